@@ -1,0 +1,36 @@
+//! The way up for what belongs to no call: messages of an upstream session's standalone stream.
+
+use vestibule_frame::Draft;
+use vestibule_terms::{Method, UpstreamId};
+
+use crate::call::LogLevel;
+use crate::question::Question;
+
+/// Something an upstream said outside every call.
+#[derive(Debug, Clone)]
+pub enum Arrival {
+    /// `notifications/{tools,prompts,resources}/list_changed`.
+    ListChanged(Method, Draft),
+    /// `notifications/resources/updated`.
+    Updated(Draft),
+    /// `notifications/message`.
+    Log {
+        /// Its level.
+        level: LogLevel,
+        /// The notification.
+        message: Draft,
+    },
+    /// A question that no running call can be given (translation rules section 4, attribution).
+    Question(Question),
+    /// The upstream withdrew such a question: its `notifications/cancelled`.
+    QuestionWithdrawn(Draft),
+    /// Any other notification that the client's revision may know.
+    Notice(Method, Draft),
+}
+
+/// Takes what arrives on an upstream session's own stream. Given to the connector with the first
+/// call of a private session; it must not block: implementations queue, with a bound.
+pub trait Inlet: Send + Sync + 'static {
+    /// Takes one message of `upstream`.
+    fn arrive(&self, upstream: &UpstreamId, arrival: Arrival);
+}
