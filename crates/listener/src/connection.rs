@@ -1,0 +1,209 @@
+//! One connection: HTTP over its stream, until it ends, is drained or is cut.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::ConnectInfo;
+use bytes::Bytes;
+use http::{Request, Response, Version};
+use http_body::{Frame, SizeHint};
+use hyper::body::Incoming;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use pin_project_lite::pin_project;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_util::sync::CancellationToken;
+use tower::util::Oneshot;
+use tower::{Service, ServiceExt as _};
+
+use crate::clock::{Activity, Clocks, InFlight, Timed};
+
+/// The read buffer of an HTTP/1.1 connection bounds what a head may be: the 64 KiB of headers
+/// that the pipeline allows and answers for itself, and a request line.
+const HTTP1_BUFFER: usize = 96 * 1024;
+/// Header lines of one request.
+const MAX_HEADER_LINES: usize = 128;
+/// Unsent bytes of one HTTP/2 stream.
+const H2_SEND_BUFFER: usize = 64 * 1024;
+/// HTTP/2: concurrent streams, windows of a stream and of the connection, header list (T23).
+const H2_STREAMS: u32 = 100;
+const H2_STREAM_WINDOW: u32 = 64 * 1024;
+const H2_CONNECTION_WINDOW: u32 = 1024 * 1024;
+const H2_HEADERS: u32 = 64 * 1024;
+/// HTTP/2: streams that were reset and are still being forgotten, by the peer and by us (T23).
+const H2_RESETS: usize = 20;
+const H2_OWN_RESETS: usize = 1024;
+/// HTTP/2: how often the peer is pinged, and how long it may take to answer.
+const H2_PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
+
+/// What a request may know of the connection it came on; an extension of every request. The peer
+/// also stands there as `axum`'s `ConnectInfo`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Connection {
+    /// The other end of the socket: a client, or the nearest proxy.
+    pub peer: SocketAddr,
+    /// Our end of it.
+    pub local: SocketAddr,
+    /// Whether it is encrypted.
+    pub tls: bool,
+}
+
+/// How every connection of a listener is served.
+#[derive(Debug, Clone)]
+pub(crate) struct Http(auto::Builder<TokioExecutor>);
+
+impl Http {
+    pub(crate) fn new() -> Self {
+        let mut builder = auto::Builder::new(TokioExecutor::new());
+        builder
+            .http1()
+            .timer(TokioTimer::new())
+            // `Timed` is stricter; this makes the library look at idle connections at all
+            .header_read_timeout(Clocks::DEFAULT.idle + Duration::from_secs(15))
+            .max_buf_size(HTTP1_BUFFER)
+            .max_headers(MAX_HEADER_LINES)
+            .keep_alive(true);
+        builder
+            .http2()
+            .timer(TokioTimer::new())
+            .max_concurrent_streams(H2_STREAMS)
+            .initial_stream_window_size(H2_STREAM_WINDOW)
+            .initial_connection_window_size(H2_CONNECTION_WINDOW)
+            .max_header_list_size(H2_HEADERS)
+            .max_pending_accept_reset_streams(H2_RESETS)
+            .max_local_error_reset_streams(H2_OWN_RESETS)
+            .max_send_buf_size(H2_SEND_BUFFER)
+            .keep_alive_interval(H2_PING.0)
+            .keep_alive_timeout(H2_PING.1);
+        Self(builder)
+    }
+
+    /// Serves one connection. After `drain` no new request is taken, and those in flight end as
+    /// they will; after `cut` everything is dropped.
+    pub(crate) async fn serve<IO, S>(
+        &self,
+        stream: IO,
+        (facts, service): (Connection, S),
+        drain: &CancellationToken,
+        cut: &CancellationToken,
+    ) where
+        IO: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
+        S::Future: Send + 'static,
+    {
+        let activity = Arc::new(Activity::default());
+        let stream = Timed::new(stream, Clocks::DEFAULT, Arc::clone(&activity));
+        let service = Served {
+            inner: service,
+            facts,
+            activity,
+        };
+        let connection = self.0.serve_connection(TokioIo::new(stream), service);
+        let mut connection = std::pin::pin!(connection);
+        let mut draining = false;
+        loop {
+            tokio::select! {
+                ended = connection.as_mut() => {
+                    if let Err(error) = ended {
+                        tracing::debug!(error = %error, "connection ended early");
+                    }
+                    return;
+                }
+                () = drain.cancelled(), if !draining => {
+                    draining = true;
+                    connection.as_mut().graceful_shutdown();
+                }
+                () = cut.cancelled() => return,
+            }
+        }
+    }
+}
+
+/// The service as one connection sees it: facts in, flight noted.
+#[derive(Debug, Clone)]
+struct Served<S> {
+    inner: S,
+    facts: Connection,
+    activity: Arc<Activity>,
+}
+
+impl<S> hyper::service::Service<Request<Incoming>> for Served<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone,
+{
+    type Response = Response<ServedBody>;
+    type Error = Infallible;
+    type Future = Serving<Oneshot<S, Request<Incoming>>>;
+
+    fn call(&self, mut request: Request<Incoming>) -> Self::Future {
+        let in_flight = self.activity.begin(request.version() == Version::HTTP_2);
+        let extensions = request.extensions_mut();
+        extensions.insert(self.facts);
+        extensions.insert(ConnectInfo(self.facts.peer));
+        Serving {
+            answer: self.inner.clone().oneshot(request),
+            in_flight: Some(in_flight),
+        }
+    }
+}
+
+pin_project! {
+    /// A request being answered.
+    struct Serving<F> {
+        #[pin]
+        answer: F,
+        in_flight: Option<InFlight>,
+    }
+}
+
+impl<F> Future for Serving<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>>,
+{
+    type Output = Result<Response<ServedBody>, Infallible>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.answer.poll(cx))?;
+        let in_flight = this.in_flight.take();
+        Poll::Ready(Ok(response.map(|inner| ServedBody {
+            inner,
+            _in_flight: in_flight,
+        })))
+    }
+}
+
+/// A body that keeps its request in flight until it is dropped.
+struct ServedBody {
+    inner: Body,
+    _in_flight: Option<InFlight>,
+}
+
+impl http_body::Body for ServedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.inner).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.inner.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.inner.size_hint()
+    }
+}

@@ -1,0 +1,44 @@
+//! What outlives one request: sealed handles, authenticated session ids and session records.
+//!
+//! What this room promises:
+//!
+//! - *Sealing.* A [`Sealer`] gives every (tenant, purpose) its own keys. What it seals opens only
+//!   with the same tenant, purpose and associated data; every failure is one error. The first key
+//!   of the [`Keyring`] seals, all of them open.
+//! - *Session ids prove themselves* (EL-29): an id that was not minted for this tenant, server,
+//!   principal and revision is refused before anything is looked up.
+//! - *Sessions.* The [`Sessions`] trait keeps one record a session, changed by compare and swap,
+//!   ended by a sliding idle limit, an age limit, caps with eviction of the least recently used
+//!   streamless session, or on request. Whatever a session owns hangs on its one record, and every
+//!   way of ending hands that record back, so that nothing outlives it (cases 63 and 65).
+//! - *No key without a tenant.* No call of this room takes a bare session id.
+//!
+//! [`MemorySessions`] is the bounded form for one process. Every implementation passes the same
+//! suite (`suite.rs`), and callers hold `Arc<dyn Sessions>`, so none of them can tell which it is.
+//! Event logs are the streamlog room's. This room runs no tasks of its own: expiry is a call the
+//! owner of the process makes.
+
+mod error;
+mod key;
+mod memory;
+mod seal;
+mod session_id;
+mod sessions;
+#[cfg(test)]
+mod suite;
+mod table;
+
+use std::pin::Pin;
+
+pub use error::StoreError;
+pub use key::SessionKey;
+pub use memory::MemorySessions;
+pub use seal::{Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, random};
+pub use sessions::{
+    Caps, Created, EndReason, Ended, Lifetimes, OpenStream, Opening, Sessions, State, Stored,
+    Update, modify,
+};
+
+/// What an asynchronous store operation returns. Dropping it before it is done leaves the
+/// operation either done or not done, never half done.
+pub type Pending<'a, T> = Pin<Box<dyn Future<Output = Result<T, StoreError>> + Send + 'a>>;
