@@ -4,6 +4,7 @@
 //! Nothing here does I/O, and nothing here knows another room. A type belongs here only when two
 //! rooms that may not import each other have to agree on it.
 
+pub mod accept;
 pub mod clock;
 pub mod deadline;
 pub mod id;
@@ -15,6 +16,7 @@ pub mod reject;
 pub mod revision;
 pub mod secret;
 
+pub use accept::Accepts;
 pub use clock::Clock;
 pub use deadline::Deadline;
 pub use id::{ServerId, SessionId, TenantId, UpstreamId};

@@ -1,0 +1,91 @@
+//! Reading `Accept` and `Content-Type`, as pure functions.
+
+use http::HeaderMap;
+use http::header::ACCEPT;
+use vestibule_terms::Accepts;
+
+/// What the client accepts: for each of our two forms the most specific range decides, and only
+/// whether its weight is zero.
+pub fn accepts(headers: &HeaderMap) -> Accepts {
+    let lines = headers.get_all(ACCEPT).iter();
+    let ranges: Vec<Range<'_>> = lines
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|text| text.split(','))
+        .filter_map(Range::parse)
+        .collect();
+    if ranges.is_empty() {
+        return Accepts::ANY;
+    }
+    let sse = weight(&ranges, "text", "event-stream");
+    Accepts {
+        json: weight(&ranges, "application", "json").is_some_and(|(_, wanted)| wanted),
+        sse: sse.is_some_and(|(_, wanted)| wanted),
+        sse_named: sse == Some((EXACT, true)),
+    }
+}
+
+/// How specific a range is that names the type itself.
+const EXACT: u8 = 2;
+
+#[derive(Debug, Clone, Copy)]
+struct Range<'a> {
+    kind: &'a str,
+    subkind: &'a str,
+    wanted: bool,
+}
+
+impl<'a> Range<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        let mut parts = text.split(';');
+        let (kind, subkind) = parts.next()?.trim().split_once('/')?;
+        let weight = parts
+            .filter_map(|part| part.split_once('='))
+            .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
+        let refused = weight.is_some_and(|(_, value)| {
+            value
+                .trim()
+                .parse::<f32>()
+                .is_ok_and(|weight| weight <= 0.0)
+        });
+        Some(Self {
+            kind: kind.trim(),
+            subkind: subkind.trim(),
+            wanted: !refused,
+        })
+    }
+
+    /// How specifically this range names the type; absent when it does not.
+    fn names(&self, kind: &str, subkind: &str) -> Option<u8> {
+        if self.kind == "*" && self.subkind == "*" {
+            return Some(0);
+        }
+        if !self.kind.eq_ignore_ascii_case(kind) {
+            return None;
+        }
+        if self.subkind == "*" {
+            return Some(1);
+        }
+        self.subkind.eq_ignore_ascii_case(subkind).then_some(EXACT)
+    }
+}
+
+/// The most specific word on a type; among equals, a yes wins.
+fn weight(ranges: &[Range<'_>], kind: &str, subkind: &str) -> Option<(u8, bool)> {
+    let words = ranges
+        .iter()
+        .filter_map(|range| Some((range.names(kind, subkind)?, range.wanted)));
+    words.max()
+}
+
+/// Whether a value of `Content-Type` is JSON in UTF-8.
+pub fn is_json(content_type: &str) -> bool {
+    let mut parts = content_type.split(';');
+    let essence = parts.next().unwrap_or_default().trim();
+    let mut parameters = parts.filter_map(|part| part.split_once('='));
+    let charset = parameters.find(|(name, _)| name.trim().eq_ignore_ascii_case("charset"));
+    let utf_8 = charset.is_none_or(|(_, value)| {
+        let value = value.trim().trim_matches('"');
+        value.eq_ignore_ascii_case("utf-8") || value.eq_ignore_ascii_case("utf8")
+    });
+    essence.eq_ignore_ascii_case("application/json") && utf_8
+}

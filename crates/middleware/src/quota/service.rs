@@ -1,0 +1,123 @@
+//! The service: asks, then calls or refuses.
+
+use std::convert::Infallible;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use http::{Method, Request, Response};
+use tower::Service;
+use vestibule_frame::body::FrameBody;
+use vestibule_frame::{Frame, Id, Limits};
+use vestibule_metrics::Metrics;
+use vestibule_terms::{Principal, Record, Reject};
+
+use super::held::Held;
+use super::{Over, Quotas, Use};
+use crate::plans::Budgets;
+use crate::{Stage, facts, reject};
+
+/// Most of a body that a refusal reads.
+const MAX_PREFIX: usize = 64 * 1024;
+/// Longest time a refusal waits for it.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+
+/// See the [module](crate::quota).
+#[derive(Debug, Clone)]
+pub struct QuotaService<Q, S> {
+    inner: S,
+    quotas: Q,
+    metrics: Metrics,
+}
+
+impl<Q, S> QuotaService<Q, S> {
+    pub(super) fn new(inner: S, quotas: Q, metrics: Metrics) -> Self {
+        Self {
+            inner,
+            quotas,
+            metrics,
+        }
+    }
+}
+
+/// The answer from behind, holding its permit, or a refusal.
+pub type QuotaFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+impl<Q, S> Service<Request<FrameBody>> for QuotaService<Q, S>
+where
+    Q: Quotas,
+    S: Stage + Clone + Send + 'static,
+    S::Future: Send,
+{
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = QuotaFuture;
+
+    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        self.inner.poll_ready(cx)
+    }
+
+    fn call(&mut self, request: Request<FrameBody>) -> Self::Future {
+        let record = facts::record(request.extensions());
+        record.enter("quota");
+        let budgets = request.extensions().get::<Arc<Budgets>>();
+        let principal = request.extensions().get::<Arc<Principal>>();
+        let (Some(budgets), Some(principal)) = (budgets, principal) else {
+            let response = reject::answer(&record, Reject::Internal, None);
+            return Box::pin(std::future::ready(Ok(response)));
+        };
+        let wanted = wanted(request.method());
+        let admitted = self.quotas.admit(budgets, principal, wanted);
+        let metrics = self.metrics.clone();
+        // The service that is ready is the one that is called; its clone waits for the next request.
+        let clone = self.inner.clone();
+        let mut inner = std::mem::replace(&mut self.inner, clone);
+        Box::pin(async move {
+            match admitted.await {
+                Ok(permit) => {
+                    let response = inner.call(request).await?;
+                    Ok(response.map(|body| Held::body(body, permit)))
+                }
+                Err(over) => Ok(refuse(&record, &metrics, request, over).await),
+            }
+        })
+    }
+}
+
+fn wanted(method: &Method) -> Use {
+    match *method {
+        Method::POST => Use::Call,
+        Method::GET => Use::Stream,
+        _ => Use::Other,
+    }
+}
+
+async fn refuse(
+    record: &Record,
+    metrics: &Metrics,
+    request: Request<FrameBody>,
+    over: Over,
+) -> Response<Body> {
+    metrics.rate_limited(record.tenant(), over.scope);
+    let id = match wanted(request.method()) {
+        Use::Call => read_id(request.into_body()).await,
+        Use::Stream | Use::Other => None,
+    };
+    let refusal = Reject::Limited {
+        scope: over.scope,
+        limit: over.limit,
+        retry_after: over.retry_after,
+    };
+    reject::answer(record, refusal, id.as_ref().map(Id::as_bytes))
+}
+
+/// The id of the message in `body`, if it is small, comes soon and is a message.
+async fn read_id(body: FrameBody) -> Option<Id> {
+    let prefix = tokio::time::timeout(MAX_WAIT, body.read_prefix(MAX_PREFIX)).await;
+    match Frame::parse(prefix.ok()?, &Limits::default()) {
+        Ok(frame) => frame.id(),
+        Err(error) => error.id,
+    }
+}
