@@ -1,0 +1,230 @@
+//! What waits for the session's newest standalone stream (GET-05): pure.
+//!
+//! Notifications that only say "look again" replace the earlier one of their kind; when room is
+//! needed log messages go first, then the oldest. What goes that was not a log message is noted,
+//! so that the next reader is told and can be made whole with conservative notifications.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::Instant;
+
+use crate::log::{Class, Event};
+use crate::ring::Ring;
+
+#[derive(Debug)]
+struct Waiting {
+    event: Event,
+    since: Instant,
+    turn: u64,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Backlog {
+    queue: VecDeque<Waiting>,
+    bytes: usize,
+    lost: bool,
+}
+
+impl Backlog {
+    pub(crate) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn first_turn(&self) -> Option<u64> {
+        self.queue.front().map(|waiting| waiting.turn)
+    }
+
+    /// Whether something was dropped since this was last asked.
+    pub(crate) fn take_lost(&mut self) -> bool {
+        std::mem::take(&mut self.lost)
+    }
+
+    pub(crate) fn push(&mut self, event: Event, since: Instant, turn: u64) {
+        if let Class::Invalidation(subject) = &event.class {
+            let same = |waiting: &Waiting| matches!(&waiting.event.class, Class::Invalidation(other) if other == subject);
+            if let Some(index) = self.queue.iter().position(same) {
+                self.remove(index);
+            }
+        }
+        let payload = Bytes::copy_from_slice(&event.payload);
+        let event = Event { payload, ..event };
+        self.bytes += Ring::cost(event.payload.len());
+        self.queue.push_back(Waiting { event, since, turn });
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Bytes> {
+        self.remove(0).map(|event| event.payload)
+    }
+
+    /// Drops what the limits do not hold, never the last event; the keys of dropped questions.
+    pub(crate) fn fit(&mut self, events: usize, bytes: usize) -> Vec<Arc<str>> {
+        let mut questions = Vec::new();
+        while self.queue.len() > 1 && (self.queue.len() > events || self.bytes > bytes) {
+            questions.extend(self.drop_one());
+        }
+        questions
+    }
+
+    /// Drops one event, a log message if there is one; the key, if it was a question.
+    pub(crate) fn drop_one(&mut self) -> Option<Arc<str>> {
+        let log = |waiting: &Waiting| waiting.event.class == Class::Log;
+        let index = self.queue.iter().position(log).unwrap_or(0);
+        let event = self.remove(index)?;
+        self.dropped(event)
+    }
+
+    /// Drops what has waited for `age`; the keys of dropped questions.
+    pub(crate) fn expire(&mut self, now: Instant, age: Duration) -> Vec<Arc<str>> {
+        let mut questions = Vec::new();
+        while let Some(oldest) = self.queue.front() {
+            if now.saturating_duration_since(oldest.since) < age {
+                break;
+            }
+            let event = self.remove(0);
+            questions.extend(event.and_then(|event| self.dropped(event)));
+        }
+        questions
+    }
+
+    /// Empties it; the keys of the questions in it.
+    pub(crate) fn drain(&mut self) -> Vec<Arc<str>> {
+        let mut questions = Vec::new();
+        while let Some(event) = self.remove(0) {
+            questions.extend(self.dropped(event));
+        }
+        questions
+    }
+
+    fn dropped(&mut self, event: Event) -> Option<Arc<str>> {
+        match event.class {
+            Class::Log => None,
+            Class::Message | Class::Invalidation(_) => {
+                self.lost = true;
+                None
+            }
+            Class::Question(key) => Some(key),
+        }
+    }
+
+    fn remove(&mut self, index: usize) -> Option<Event> {
+        let waiting = self.queue.remove(index)?;
+        self.bytes -= Ring::cost(waiting.event.payload.len());
+        Some(waiting.event)
+    }
+}
+
+#[cfg(test)]
+impl Backlog {
+    pub(crate) fn check_invariants(&self) {
+        let costs: usize = self
+            .queue
+            .iter()
+            .map(|waiting| Ring::cost(waiting.event.payload.len()))
+            .sum();
+        assert_eq!(costs, self.bytes);
+        let mut subjects = std::collections::HashSet::new();
+        for waiting in &self.queue {
+            if let Class::Invalidation(subject) = &waiting.event.class {
+                assert!(subjects.insert(subject), "one of a kind waits");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(class: Class) -> Event {
+        Event {
+            class,
+            payload: Bytes::from_static(b"0123456789"),
+        }
+    }
+
+    fn named(class: Class, payload: &'static str) -> Event {
+        Event {
+            class,
+            payload: Bytes::from_static(payload.as_bytes()),
+        }
+    }
+
+    fn subject(text: &str) -> Class {
+        Class::Invalidation(Arc::from(text))
+    }
+
+    fn contents(mut backlog: Backlog) -> Vec<Bytes> {
+        std::iter::from_fn(move || backlog.pop()).collect()
+    }
+
+    /// GET-05: list_changed is coalesced, the newest takes the place at the end.
+    #[tokio::test(start_paused = true)]
+    async fn get_05_invalidations_of_one_subject_are_coalesced() {
+        let mut backlog = Backlog::default();
+        for (turn, (class, payload)) in [
+            (subject("tools"), "t1"),
+            (subject("prompts"), "p1"),
+            (Class::Message, "m"),
+            (subject("tools"), "t2"),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            backlog.push(named(class, payload), Instant::now(), turn as u64);
+            backlog.check_invariants();
+        }
+        assert!(!backlog.take_lost(), "coalescing loses nothing");
+        assert_eq!(contents(backlog), ["p1", "m", "t2"]);
+    }
+
+    /// GET-05: logs are dropped first; what else is dropped is noted, questions are named.
+    #[tokio::test(start_paused = true)]
+    async fn get_05_logs_go_first_and_other_losses_are_told() {
+        let mut backlog = Backlog::default();
+        let question = Class::Question(Arc::from("q1"));
+        for class in [
+            question,
+            Class::Message,
+            Class::Log,
+            subject("a"),
+            Class::Log,
+        ] {
+            backlog.push(event(class), Instant::now(), 0);
+        }
+        assert!(backlog.fit(3, usize::MAX).is_empty());
+        assert!(!backlog.take_lost(), "a dropped log is no loss");
+        assert_eq!(backlog.fit(2, usize::MAX), [Arc::from("q1")]);
+        assert!(
+            !backlog.take_lost(),
+            "the question is answered by whoever asked for the drop"
+        );
+        assert!(backlog.fit(0, 0).is_empty());
+        assert!(backlog.take_lost());
+        assert!(!backlog.take_lost());
+        assert_eq!(backlog.len(), 1, "one event of any size is kept");
+        backlog.check_invariants();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn get_05_waiting_ends_with_its_age() {
+        let mut backlog = Backlog::default();
+        let age = Duration::from_secs(900);
+        backlog.push(event(Class::Question(Arc::from("q1"))), Instant::now(), 1);
+        tokio::time::advance(Duration::from_secs(600)).await;
+        backlog.push(event(Class::Message), Instant::now(), 2);
+        tokio::time::advance(Duration::from_secs(300)).await;
+        assert_eq!(backlog.expire(Instant::now(), age), [Arc::from("q1")]);
+        assert!(!backlog.take_lost());
+        tokio::time::advance(age).await;
+        assert!(backlog.expire(Instant::now(), age).is_empty());
+        assert!(backlog.take_lost());
+        assert_eq!((backlog.len(), backlog.bytes()), (0, 0));
+    }
+}

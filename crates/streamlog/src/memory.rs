@@ -1,0 +1,299 @@
+//! The event log of one process, in memory: bounded, gone with the process.
+
+use std::fmt;
+use std::future::ready;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use dashmap::DashMap;
+use dashmap::mapref::entry::Entry as MapEntry;
+use tokio::time::timeout;
+use vestibule_store::{Sealer, SessionKey};
+
+use crate::event_id::Verified;
+use crate::held::{Held, Shared};
+use crate::log::{
+    Appended, Entry, Event, Lost, Opened, Orphan, StreamKind, StreamLog, StreamRef, Swept, gone,
+};
+use crate::resume::Resume;
+use crate::retain::Limits;
+use crate::tail::{MemoryTail, Reader, Stop};
+use crate::{LogError, Pending};
+
+/// What a log holds, for gauges.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Stats {
+    /// Sessions that have begun and are not forgotten.
+    pub sessions: usize,
+    /// Streams remembered, ended ones included.
+    pub streams: usize,
+    /// Events kept.
+    pub events: usize,
+    /// Bytes they are accounted with.
+    pub bytes: usize,
+    /// Look-ups of a session since the start.
+    pub lookups: u64,
+}
+
+/// The in-memory [`StreamLog`].
+pub struct MemoryLog {
+    sessions: DashMap<SessionKey, Arc<Held>>,
+    shared: Arc<Shared>,
+}
+
+impl MemoryLog {
+    /// An empty log whose ids are minted under the keys of `sealer`.
+    pub fn new(sealer: Sealer, limits: Limits) -> Self {
+        Self {
+            sessions: DashMap::new(),
+            shared: Shared::new(sealer, limits),
+        }
+    }
+
+    /// What it holds now.
+    pub fn stats(&self) -> Stats {
+        let mut stats = Stats {
+            sessions: self.sessions.len(),
+            bytes: self.shared.bytes.load(Ordering::Relaxed),
+            lookups: self.shared.lookups.load(Ordering::Relaxed),
+            ..Stats::default()
+        };
+        for held in self.held() {
+            let (streams, events) = held.with(|log, _| log.counts());
+            stats.streams += streams;
+            stats.events += events;
+        }
+        stats
+    }
+
+    fn find(&self, session: &SessionKey) -> Result<Arc<Held>, LogError> {
+        self.shared.lookups.fetch_add(1, Ordering::Relaxed);
+        let held = self.sessions.get(session).map(|held| Arc::clone(&held));
+        held.ok_or(LogError::Gone)
+    }
+
+    /// All sessions; the map is not locked while they are worked on.
+    fn held(&self) -> Vec<Arc<Held>> {
+        self.sessions.iter().map(|held| Arc::clone(&held)).collect()
+    }
+
+    fn attach_now(&self, stream: &StreamRef, after: u64) -> Result<Reader, LogError> {
+        let held = self.find(&stream.session)?;
+        let attached = held.with(|log, at| log.attach(stream.id, after, at))?;
+        let patience = self.shared.limits.handoff;
+        Ok(Box::new(MemoryTail::new(
+            held,
+            stream.clone(),
+            attached,
+            patience,
+        )))
+    }
+
+    fn append_now(
+        &self,
+        stream: &StreamRef,
+        events: Vec<Bytes>,
+        end: bool,
+    ) -> Result<Appended, LogError> {
+        let held = self.find(&stream.session)?;
+        held.grow(Some(stream.id), |log, at| {
+            log.append(stream.id, events, end, at)
+        })
+    }
+
+    fn resume_now(&self, session: &SessionKey, last_event_id: &str) -> Result<Resume, LogError> {
+        let Ok(verified) = self.shared.ids.verify(session, last_event_id) else {
+            return Ok(Resume::Foreign);
+        };
+        let Ok(held) = self.find(session) else {
+            return Ok(Resume::NoSession);
+        };
+        let resume = match verified {
+            Verified::Ours(position) => held.resume(&position),
+            Verified::KeyGone => held.reopen(),
+        };
+        match resume {
+            Err(LogError::Gone) => Ok(Resume::NoSession), // forgotten in this very moment
+            other => other,
+        }
+    }
+
+    async fn wait_for_room(&self, stream: &StreamRef, bytes: usize) -> Result<(), LogError> {
+        let held = self.find(&stream.session)?;
+        let Some(wake) = held.with(|log, _| log.wake_of(stream.id)) else {
+            return gone();
+        };
+        loop {
+            let woken = wake.notified();
+            tokio::pin!(woken);
+            woken.as_mut().enable();
+            if !held.with(|log, _| log.must_hold(stream.id, bytes)) {
+                return Ok(());
+            }
+            woken.await;
+        }
+    }
+}
+
+/// Everything but waiting is done when the call returns; the future only carries the result.
+fn done<'a, T: Send + 'a>(result: Result<T, LogError>) -> Pending<'a, T> {
+    Box::pin(ready(result))
+}
+
+impl StreamLog for MemoryLog {
+    fn begin_session<'a>(&'a self, session: &'a SessionKey) -> Pending<'a, ()> {
+        if let MapEntry::Vacant(vacant) = self.sessions.entry(session.clone()) {
+            vacant.insert(Held::new(session.clone(), &self.shared));
+        }
+        done(Ok(()))
+    }
+
+    fn forget_session<'a>(&'a self, session: &'a SessionKey) -> Pending<'a, Vec<Arc<str>>> {
+        let Some((_, held)) = self.sessions.remove(session) else {
+            return done(Ok(vec![]));
+        };
+        done(Ok(held.with(|log, _| log.forget())))
+    }
+
+    fn open<'a>(&'a self, session: &'a SessionKey, kind: StreamKind) -> Pending<'a, Opened> {
+        done(self.find(session).and_then(|held| held.open(kind)))
+    }
+
+    fn append<'a>(&'a self, stream: &'a StreamRef, events: Vec<Bytes>) -> Pending<'a, Appended> {
+        done(self.append_now(stream, events, false))
+    }
+
+    fn finish<'a>(&'a self, stream: &'a StreamRef, last: Option<Bytes>) -> Pending<'a, Appended> {
+        done(self.append_now(stream, last.into_iter().collect(), true))
+    }
+
+    fn abandon(&self, stream: &StreamRef) {
+        if let Ok(held) = self.find(&stream.session) {
+            held.with(|log, at| log.abandon(stream.id, at));
+        }
+    }
+
+    fn room<'a>(&'a self, stream: &'a StreamRef, bytes: usize) -> Pending<'a, ()> {
+        Box::pin(async move {
+            match timeout(self.shared.limits.hold, self.wait_for_room(stream, bytes)).await {
+                Ok(result) => result,
+                Err(_) => Ok(()), // held long enough: history is trimmed, and the reader told so
+            }
+        })
+    }
+
+    fn publish<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        events: Vec<Event>,
+    ) -> Pending<'a, Vec<Arc<str>>> {
+        let held = self.find(session);
+        done(held.and_then(|held| held.grow(None, |log, at| log.publish(events, at))))
+    }
+
+    fn attach<'a>(&'a self, stream: &'a StreamRef, after: u64) -> Pending<'a, Reader> {
+        done(self.attach_now(stream, after))
+    }
+
+    fn stop<'a>(&'a self, stream: &'a StreamRef, why: Stop) -> Pending<'a, ()> {
+        let held = self.find(&stream.session);
+        done(held.map(|held| held.with(|log, _| log.stop(stream.id, why))))
+    }
+
+    fn read<'a>(
+        &'a self,
+        stream: &'a StreamRef,
+        after: u64,
+        max: usize,
+    ) -> Pending<'a, Vec<Entry>> {
+        done(self.find(&stream.session).map(|held| {
+            let events = held.with(|log, _| log.read(stream.id, after, max));
+            events
+                .into_iter()
+                .map(|(position, payload)| held.entry(&position, payload))
+                .collect()
+        }))
+    }
+
+    fn resume<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        last_event_id: &'a str,
+    ) -> Pending<'a, Resume> {
+        done(self.resume_now(session, last_event_id))
+    }
+
+    fn sweep(&self) -> Pending<'_, Swept> {
+        let mut swept = Swept::default();
+        for held in self.held() {
+            let (orphans, lost) = held.with(|log, at| {
+                log.expire(at.now);
+                (log.orphans(), log.take_lost())
+            });
+            let orphans = orphans.into_iter();
+            swept.orphans.extend(orphans.map(|(id, requests)| Orphan {
+                stream: held.stream(id),
+                requests,
+            }));
+            let lost = lost.into_iter();
+            swept.lost.extend(lost.map(|question| Lost {
+                session: held.session.clone(),
+                question,
+            }));
+        }
+        self.shared
+            .tenants
+            .retain(|_, tenant| Arc::strong_count(tenant) > 1);
+        done(Ok(swept))
+    }
+}
+
+impl fmt::Debug for MemoryLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryLog")
+            .field("sessions", &self.sessions.len())
+            .field("limits", &self.shared.limits)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl MemoryLog {
+    pub(crate) fn check_invariants(&self) {
+        let held = self.held();
+        for one in &held {
+            one.with(|log, _| log.check_invariants());
+        }
+        for tenant in &self.shared.tenants {
+            let of_tenant = || {
+                held.iter()
+                    .filter(|held| held.session.tenant() == tenant.key())
+            };
+            let bytes: usize = of_tenant()
+                .map(|held| held.with(|log, _| log.bytes()))
+                .sum();
+            assert_eq!(bytes, tenant.bytes());
+            let places: usize = of_tenant()
+                .map(|held| held.with(|log, _| log.places()))
+                .sum();
+            assert_eq!(
+                places,
+                tenant.places(),
+                "the order has what there is and no more"
+            );
+        }
+        let bytes: usize = held
+            .iter()
+            .map(|held| held.with(|log, _| log.bytes()))
+            .sum();
+        assert_eq!(bytes, self.shared.bytes.load(Ordering::Relaxed));
+    }
+
+    pub(crate) fn tenants(&self) -> usize {
+        self.shared.tenants.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,378 @@
+//! The streams of one session: pure bookkeeping; time and order come in as arguments.
+//!
+//! Everything a session has here is in this one object and ends with it. Each operation leaves the
+//! places of what changed (see `retain.rs`) to be entered in the tenant's order, under the same
+//! lock.
+
+mod readers;
+mod room;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use vestibule_store::MacKey;
+
+use crate::LogError;
+use crate::backlog::Backlog;
+use crate::event_id::{Chain, Position, StreamId};
+use crate::log::{Appended, Event, Lag};
+use crate::resume::{Decision, Remembered, decide};
+use crate::retain::{Limits, Move, Place, Rank};
+use crate::ring::Ring;
+use crate::tail::Stop;
+
+/// When an operation happens, and its place in the order of all operations.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Moment {
+    pub(crate) now: Instant,
+    pub(crate) turn: u64,
+}
+
+/// The connection that reads a stream.
+#[derive(Debug)]
+struct Slot {
+    number: u64,
+    cursor: u64,
+    stop: Option<Stop>,
+}
+
+#[derive(Debug)]
+struct Stream {
+    epoch: u32,
+    requests: Vec<Bytes>,
+    ring: Ring,
+    ended: Option<Instant>,
+    abandoned: bool,
+    /// The last append, read or change of reader.
+    active: Instant,
+    slot: Option<Slot>,
+    /// Readers that were replaced and have not been closed yet.
+    leaving: Vec<u64>,
+    /// The newest event that any reader has had.
+    delivered: u64,
+    wake: Arc<Notify>,
+    charged: usize,
+    place: Option<Place>,
+}
+
+impl Stream {
+    /// Its reader, unless that has been told to stop.
+    fn reader(&self) -> Option<&Slot> {
+        self.slot.as_ref().filter(|slot| slot.stop.is_none())
+    }
+
+    fn has_unread(&self) -> bool {
+        self.reader()
+            .is_some_and(|slot| slot.cursor < self.ring.top())
+    }
+
+    fn place(&self) -> Option<Place> {
+        let turn = self.ring.first_turn()?;
+        let rank = match self.ring.len() {
+            1 if self.delivered < self.ring.top() => Rank::Undelivered,
+            1 => Rank::Spare,
+            _ => Rank::History,
+        };
+        Some((rank, turn))
+    }
+
+    fn lag(&self) -> Option<Lag> {
+        let slot = self.reader()?;
+        let (events, bytes) = self.ring.behind(slot.cursor);
+        Some(Lag { events, bytes })
+    }
+
+    fn appended(&self) -> Appended {
+        Appended {
+            top: self.ring.top(),
+            lag: self.lag(),
+        }
+    }
+}
+
+/// What a reader gets when it asks.
+#[derive(Debug)]
+pub(crate) enum Step {
+    Event {
+        position: Position,
+        payload: Bytes,
+    },
+    Gap,
+    Finished,
+    Orphaned,
+    Stopped(Stop),
+    /// Nothing yet.
+    Wait,
+    /// Nothing until the reader before this one is closed.
+    Handoff,
+}
+
+/// A new reader.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    pub(crate) number: u64,
+    pub(crate) wake: Arc<Notify>,
+}
+
+/// What a new stream begins with.
+#[derive(Debug)]
+pub(crate) struct Beginning {
+    pub(crate) id: StreamId,
+    pub(crate) epoch: u32,
+    pub(crate) key: MacKey,
+    pub(crate) requests: Vec<Bytes>,
+}
+
+#[derive(Debug)]
+pub(crate) struct SessionLog {
+    limits: Limits,
+    streams: HashMap<StreamId, Stream>,
+    backlog: Backlog,
+    backlog_place: Option<Place>,
+    backlog_charged: usize,
+    /// Standalone streams with a reader, the newest last.
+    listeners: Vec<StreamId>,
+    bytes: usize,
+    forgotten: bool,
+    /// Questions that will not be delivered and have not been handed out yet.
+    lost: Vec<Arc<str>>,
+    moves: Vec<Move>,
+}
+
+impl SessionLog {
+    pub(crate) fn new(limits: Limits) -> Self {
+        Self {
+            limits,
+            streams: HashMap::new(),
+            backlog: Backlog::default(),
+            backlog_place: None,
+            backlog_charged: 0,
+            listeners: Vec::new(),
+            bytes: 0,
+            forgotten: false,
+            lost: Vec::new(),
+            moves: Vec::new(),
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        let events: usize = self.streams.values().map(|stream| stream.ring.len()).sum();
+        (self.streams.len(), events + self.backlog.len())
+    }
+
+    pub(crate) fn take_moves(&mut self) -> std::vec::Drain<'_, Move> {
+        self.moves.drain(..)
+    }
+
+    pub(crate) fn take_lost(&mut self) -> Vec<Arc<str>> {
+        std::mem::take(&mut self.lost)
+    }
+
+    pub(crate) fn orphans(&self) -> Vec<(StreamId, Vec<Bytes>)> {
+        let orphaned = |stream: &&Stream| stream.abandoned && stream.ended.is_none();
+        let streams = self.streams.iter().filter(|(_, stream)| orphaned(stream));
+        streams
+            .map(|(id, stream)| (*id, stream.requests.clone()))
+            .collect()
+    }
+
+    pub(crate) fn requests(&self, id: StreamId) -> Vec<Bytes> {
+        self.streams
+            .get(&id)
+            .map_or(vec![], |stream| stream.requests.clone())
+    }
+
+    /// The wake-up of a stream, for those who wait for its reader.
+    pub(crate) fn wake_of(&self, id: StreamId) -> Option<Arc<Notify>> {
+        self.streams.get(&id).map(|stream| Arc::clone(&stream.wake))
+    }
+
+    pub(crate) fn decide(&self, position: &Position) -> Decision {
+        let remembered = self.streams.get(&position.stream).map(|stream| Remembered {
+            epoch: stream.epoch,
+            ring: &stream.ring,
+            ended: stream.ended.is_some(),
+            has_requests: !stream.requests.is_empty(),
+        });
+        decide(position, remembered)
+    }
+
+    /// Whether an event of that size pushes out history which the attached reader lacks.
+    pub(crate) fn must_hold(&self, id: StreamId, bytes: usize) -> bool {
+        let Some(stream) = self.streams.get(&id) else {
+            return false;
+        };
+        let ring = &stream.ring;
+        let full = ring.len() >= self.limits.stream_events
+            || ring.bytes() + Ring::cost(bytes) > self.limits.stream_bytes;
+        let next_lost = stream
+            .reader()
+            .is_some_and(|slot| slot.cursor < ring.first());
+        full && ring.len() > 0 && next_lost && stream.ended.is_none()
+    }
+
+    pub(crate) fn lag(&self, id: StreamId, number: u64) -> Lag {
+        let Some(stream) = self.streams.get(&id) else {
+            return Lag::default();
+        };
+        if stream
+            .slot
+            .as_ref()
+            .is_none_or(|slot| slot.number != number)
+        {
+            return Lag::default();
+        }
+        let mut lag = stream.lag().unwrap_or_default();
+        if self.listeners.last() == Some(&id) {
+            lag.events += self.backlog.len();
+            lag.bytes += self.backlog.bytes();
+        }
+        lag
+    }
+
+    pub(crate) fn read(&self, id: StreamId, after: u64, max: usize) -> Vec<(Position, Bytes)> {
+        let Some(stream) = self.streams.get(&id) else {
+            return vec![];
+        };
+        let from = after.max(stream.ring.first() - 1);
+        (from..stream.ring.top())
+            .take(max)
+            .filter_map(|seq| stream.ring.after(seq))
+            .map(|kept| {
+                (
+                    position(id, stream.epoch, kept.seq, kept.chain),
+                    kept.payload.clone(),
+                )
+            })
+            .collect()
+    }
+
+    pub(crate) fn open(&mut self, beginning: Beginning, at: Moment) -> Result<Position, LogError> {
+        self.check_alive()?;
+        while self.streams.len() >= self.limits.session_streams {
+            self.forget_one_stream()?;
+        }
+        let Beginning {
+            id,
+            epoch,
+            key,
+            requests,
+        } = beginning;
+        let origin = [&id.as_bytes()[..], &epoch.to_be_bytes()].concat();
+        let stream = Stream {
+            epoch,
+            requests,
+            ring: Ring::new(key, &origin),
+            ended: None,
+            abandoned: false,
+            active: at.now,
+            slot: None,
+            leaving: Vec::new(),
+            delivered: 0,
+            wake: Arc::new(Notify::new()),
+            charged: 0,
+            place: None,
+        };
+        let start = position(id, epoch, 0, stream.ring.top_chain());
+        self.streams.insert(id, stream);
+        Ok(start)
+    }
+
+    /// Forgets the stream that nobody has used for longest and nobody needs.
+    fn forget_one_stream(&mut self) -> Result<(), LogError> {
+        let spare = |(id, stream): &(&StreamId, &Stream)| {
+            stream.reader().is_none() && (stream.ended.is_some() || id.is_standalone())
+        };
+        let oldest = self
+            .streams
+            .iter()
+            .filter(spare)
+            .min_by_key(|(_, stream)| stream.active);
+        let Some(id) = oldest.map(|(id, _)| *id) else {
+            return Err(LogError::Full(self.streams.len()));
+        };
+        self.remove(id);
+        Ok(())
+    }
+
+    pub(crate) fn append(
+        &mut self,
+        id: StreamId,
+        events: Vec<Bytes>,
+        end: bool,
+        at: Moment,
+    ) -> Result<Appended, LogError> {
+        self.check_alive()?;
+        if id.is_standalone() {
+            return Err(LogError::Standalone);
+        }
+        let limits = self.limits;
+        let stream = self.streams.get_mut(&id).ok_or(LogError::Gone)?;
+        if stream.ended.is_some() {
+            return Err(LogError::Ended);
+        }
+        for payload in events {
+            stream.ring.push(payload, at.turn);
+        }
+        stream.ring.fit(limits.stream_events, limits.stream_bytes);
+        stream.active = at.now;
+        if end {
+            stream.ended = Some(at.now);
+        }
+        stream.wake.notify_waiters();
+        let appended = stream.appended();
+        self.settle(id);
+        self.fit_session();
+        Ok(appended)
+    }
+
+    pub(crate) fn abandon(&mut self, id: StreamId, at: Moment) {
+        if let Some(stream) = self.streams.get_mut(&id) {
+            stream.abandoned = true;
+            stream.active = at.now; // however quiet it was, there is time to write its end
+            stream.wake.notify_waiters();
+        }
+    }
+
+    pub(crate) fn publish(
+        &mut self,
+        events: Vec<Event>,
+        at: Moment,
+    ) -> Result<Vec<Arc<str>>, LogError> {
+        self.check_alive()?;
+        for event in events {
+            self.backlog.push(event, at.now, at.turn);
+        }
+        let lost = self
+            .backlog
+            .fit(self.limits.stream_events, self.limits.stream_bytes);
+        self.settle_backlog();
+        self.fit_session();
+        self.wake_newest_listener();
+        Ok(lost)
+    }
+
+    fn check_alive(&self) -> Result<(), LogError> {
+        if self.forgotten {
+            Err(LogError::Gone)
+        } else {
+            Ok(())
+        }
+    }
+}
+
+fn position(stream: StreamId, epoch: u32, seq: u64, chain: Chain) -> Position {
+    Position {
+        stream,
+        epoch,
+        seq,
+        chain,
+    }
+}
