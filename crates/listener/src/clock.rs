@@ -20,6 +20,8 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
+use crate::framing::Framing;
+
 /// The limits of one connection.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Clocks {
@@ -42,6 +44,7 @@ pub(crate) struct Activity {
     in_flight: AtomicUsize,
     begun: AtomicU64,
     multiplexed: AtomicBool,
+    refused: AtomicBool,
 }
 
 impl Activity {
@@ -59,6 +62,11 @@ impl Activity {
     /// has proved itself is watched by its own pings.
     fn is_busy(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) > 0 || self.multiplexed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection carried a request of which nobody can say where it ends.
+    pub(crate) fn is_refused(&self) -> bool {
+        self.refused.load(Ordering::Relaxed)
     }
 
     fn begun(&self) -> u64 {
@@ -99,6 +107,7 @@ pub(crate) struct Timed<S> {
     read_by: Option<Pin<Box<Sleep>>>,
     stalled: bool,
     write_by: Option<Pin<Box<Sleep>>>,
+    framing: Framing,
 }
 
 impl<S> Timed<S> {
@@ -113,6 +122,7 @@ impl<S> Timed<S> {
             read_by: Some(Box::pin(sleep_until(first_head))),
             stalled: false,
             write_by: None,
+            framing: Framing::new(),
         }
     }
 
@@ -139,11 +149,14 @@ impl<S> Timed<S> {
         }
     }
 
-    fn after_read(&mut self, cx: &mut Context<'_>, read: usize, pending: bool) -> io::Result<()> {
+    fn after_read(&mut self, cx: &mut Context<'_>, read: &[u8], pending: bool) -> io::Result<()> {
+        if self.framing.conflicts(read) {
+            self.activity.refused.store(true, Ordering::Relaxed);
+        }
         if self.activity.is_busy() {
             return Ok(());
         }
-        if read > 0 && self.phase != Phase::Head {
+        if !read.is_empty() && self.phase != Phase::Head {
             self.enter(Phase::Head);
         }
         if !pending {
@@ -206,7 +219,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Timed<S> {
         this.refresh();
         let before = buf.filled().len();
         let result = Pin::new(&mut this.inner).poll_read(cx, buf);
-        let read = buf.filled().len() - before;
+        let read = buf.filled().get(before..).unwrap_or_default();
         this.after_read(cx, read, result.is_pending())?;
         result
     }

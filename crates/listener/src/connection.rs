@@ -11,7 +11,8 @@ use std::time::Duration;
 use axum::body::Body;
 use axum::extract::ConnectInfo;
 use bytes::Bytes;
-use http::{Request, Response, Version};
+use http::header::{CONNECTION, HeaderValue};
+use http::{Request, Response, StatusCode, Version};
 use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -146,21 +147,27 @@ where
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let in_flight = self.activity.begin(request.version() == Version::HTTP_2);
+        if self.activity.is_refused() {
+            return Serving {
+                answer: None,
+                in_flight: Some(in_flight),
+            };
+        }
         let extensions = request.extensions_mut();
         extensions.insert(self.facts);
         extensions.insert(ConnectInfo(self.facts.peer));
         Serving {
-            answer: self.inner.clone().oneshot(request),
+            answer: Some(self.inner.clone().oneshot(request)),
             in_flight: Some(in_flight),
         }
     }
 }
 
 pin_project! {
-    /// A request being answered.
+    /// A request being answered, or refused before anybody sees it.
     struct Serving<F> {
         #[pin]
-        answer: F,
+        answer: Option<F>,
         in_flight: Option<InFlight>,
     }
 }
@@ -173,13 +180,26 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let response = ready!(this.answer.poll(cx))?;
+        let response = match this.answer.as_pin_mut() {
+            Some(answer) => ready!(answer.poll(cx))?,
+            None => refusal(),
+        };
         let in_flight = this.in_flight.take();
         Poll::Ready(Ok(response.map(|inner| ServedBody {
             inner,
             _in_flight: in_flight,
         })))
     }
+}
+
+/// The answer to a request of which nobody can say where it ends: 400, and nothing that follows on
+/// the connection is read (T16).
+fn refusal() -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::BAD_REQUEST;
+    let close = HeaderValue::from_static("close");
+    response.headers_mut().insert(CONNECTION, close);
+    response
 }
 
 /// A body that keeps its request in flight until it is dropped.

@@ -11,6 +11,7 @@ mod caps;
 mod clock;
 mod connection;
 mod drain;
+mod framing;
 mod tls;
 
 pub use bind::{ListenError, Listener};

@@ -224,6 +224,37 @@ async fn hdr_23_a_head_beyond_the_buffer_is_431() {
     assert_eq!(&seen, b"HTTP/1.1 431");
 }
 
+/// T16: a request with two lengths reaches nobody, and neither does what follows it.
+#[tokio::test]
+async fn t16_a_request_with_two_lengths_is_400_and_closes() {
+    let running = start(Limits::default());
+    for (before, lengths) in [
+        (0, "content-length: 5\r\ntransfer-encoding: chunked"),
+        (1, "Transfer-Encoding: chunked\r\nContent-Length: 5"),
+    ] {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        for _ in 0..before {
+            stream
+                .write_all(b"GET / HTTP/1.1\r\nhost: x\r\n\r\n")
+                .await
+                .unwrap();
+            read_until(&mut stream, "127.0.0.1").await;
+        }
+        let smuggled = "0\r\n\r\nGET /wait HTTP/1.1\r\nhost: x\r\n\r\n";
+        let text = format!("POST / HTTP/1.1\r\nhost: x\r\n{lengths}\r\n\r\n{smuggled}");
+        stream.write_all(text.as_bytes()).await.unwrap();
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).await.ok();
+        assert!(
+            answer.starts_with("HTTP/1.1 400 Bad Request\r\n"),
+            "{answer}"
+        );
+        assert_eq!(answer.matches("HTTP/1.1").count(), 1, "{answer}");
+    }
+    let waited = running.arrived.notified();
+    assert!(futures_util::poll!(std::pin::pin!(waited)).is_pending());
+}
+
 /// T17: an upgrade is not taken up; the request is answered as if it had not asked.
 #[tokio::test]
 async fn t17_upgrades_are_ignored() {
