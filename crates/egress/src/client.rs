@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -62,19 +63,23 @@ impl fmt::Debug for Options {
     }
 }
 
-/// The outbound HTTP client of one policy; cheap to clone, clones share their pools.
+/// The outbound HTTP client; cheap to clone, clones share policy and pools.
 ///
-/// A pooled connection was made under this client's policy. What is reachable under another
-/// policy needs another client.
+/// A pooled connection was made under the policy of its time, so a new policy comes with new pools:
+/// see [`Client::adopt`].
 #[derive(Debug, Clone)]
-pub struct Client {
+pub struct Client(Arc<ArcSwap<Current>>);
+
+/// One policy and the connections made under it.
+#[derive(Debug)]
+struct Current {
     inner: legacy::Client<Connector, Body>,
     policy: Arc<Policy>,
+    options: Options,
 }
 
-impl Client {
-    /// A client that reaches what `policy` allows.
-    pub fn new(policy: Arc<Policy>, options: &Options) -> Self {
+impl Current {
+    fn new(policy: Arc<Policy>, options: &Options) -> Self {
         let connector = Connector::new(
             Arc::clone(&policy),
             Arc::clone(&options.lookup),
@@ -95,12 +100,28 @@ impl Client {
             .http2_keep_alive_timeout(H2_PROBE.1)
             .http2_adaptive_window(true)
             .build(connector);
-        Self { inner, policy }
+        Self { inner, policy, options: options.clone() }
+    }
+}
+
+impl Client {
+    /// A client that reaches what `policy` allows.
+    pub fn new(policy: Arc<Policy>, options: &Options) -> Self {
+        Self(Arc::new(ArcSwap::from_pointee(Current::new(policy, options))))
+    }
+
+    /// From now on `policy` decides, for every clone; connections made under the old one are not
+    /// used again. The same policy changes nothing.
+    pub fn adopt(&self, policy: Policy) {
+        let current = self.0.load();
+        if *current.policy != policy {
+            self.0.store(Arc::new(Current::new(Arc::new(policy), &current.options)));
+        }
     }
 
     /// What this client may reach.
-    pub fn policy(&self) -> &Arc<Policy> {
-        &self.policy
+    pub fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.0.load().policy)
     }
 
     /// Sends `request`, whose URI is absolute, and returns the head of the answer with its body
@@ -116,9 +137,9 @@ impl Client {
                 "the URI must have a scheme and a host".to_owned(),
             ));
         }
-        self.inner
-            .request(request)
-            .await
+        // not a guard: the request may outlive the policy it was sent under
+        let sending = self.0.load().inner.request(request);
+        sending.await
             .map_err(EgressError::from_client)
     }
 }

@@ -1,0 +1,446 @@
+//! Builds every room once, in the order of their rows, and hands each the handles it needs.
+//!
+//! Nobody receives the app. What a reload may change lives in snapshots behind `ArcSwap`; what it
+//! may not (listeners, store, sealing keys, admin address) is compared, and a difference is said.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, info, warn};
+use vestibule_admin::health::{self, Health, Readiness, Watchdog};
+use vestibule_auth::SharedKeys;
+use vestibule_catalog::Catalog;
+use vestibule_egress::{Client, Options};
+use vestibule_exchange::Connector;
+use vestibule_interact::Interact;
+use vestibule_listener::{Limits, Listener, Shutdown, TlsFiles};
+use vestibule_metrics::Metrics;
+use vestibule_middleware::Admitted;
+use vestibule_middleware::address::AddressGuard;
+use vestibule_middleware::plans::SharedPlans;
+use vestibule_registry::{Checked, checked};
+use vestibule_router::Router;
+use vestibule_session::{Identity, SessionRooms, SessionService, Supervisor};
+use vestibule_store::{Caps, Lifetimes, MemorySessions, Sealer, Sessions};
+use vestibule_streamlog::{MemoryLog, StreamLog};
+use vestibule_terms::Clock;
+use vestibule_terms::clock::SystemClock;
+use vestibule_upstream::{GatewayIdentity, Targets, Upstreams};
+
+use crate::config;
+use crate::pipeline::{self, Before, Front};
+use crate::shutdown::Stop;
+
+/// The name of this implementation, towards clients and upstreams.
+const NAME: &str = "vestibule";
+
+/// How often tables of client addresses are swept.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// A gateway, built and not yet listening.
+pub struct App {
+    metrics: Metrics,
+    plans: SharedPlans,
+    keys: SharedKeys,
+    targets: Arc<ArcSwap<Targets>>,
+    upstreams: Upstreams,
+    client: Client,
+    guard: AddressGuard,
+    supervisor: Supervisor,
+    readiness: Readiness,
+    front: Front,
+    fixed: Fixed,
+}
+
+impl std::fmt::Debug for App {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("App").finish_non_exhaustive()
+    }
+}
+
+/// What a reload cannot change.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Fixed {
+    listen: SocketAddr,
+    hosts: Vec<String>,
+    max_body: usize,
+    admin: SocketAddr,
+    telemetry: Option<SocketAddr>,
+    sealing: Vec<String>,
+    proxies: checked::Proxies,
+    limits: checked::Limits,
+}
+
+impl Fixed {
+    fn of(checked: &Checked) -> Self {
+        Self {
+            listen: checked.listen.address,
+            hosts: checked.listen.hosts.clone(),
+            max_body: checked.listen.max_body,
+            admin: checked.admin.address,
+            telemetry: checked.telemetry.address,
+            sealing: checked
+                .sealing
+                .keys
+                .iter()
+                .map(|key| key.id.clone())
+                .collect(),
+            proxies: checked.listen.proxies.clone(),
+            limits: checked.limits.clone(),
+        }
+    }
+
+    /// The keys whose change needs a restart.
+    fn differences(&self, new: &Self) -> Vec<&'static str> {
+        [
+            (self.listen != new.listen, "listen.address"),
+            (self.hosts != new.hosts, "listen.hosts"),
+            (self.max_body != new.max_body, "listen.max_body"),
+            (self.proxies != new.proxies, "listen.proxies"),
+            (self.limits != new.limits, "limits.address"),
+            (self.admin != new.admin, "admin.address"),
+            (self.telemetry != new.telemetry, "telemetry.address"),
+            (self.sealing != new.sealing, "sealing.keys"),
+        ]
+        .into_iter()
+        .filter_map(|(changed, key)| changed.then_some(key))
+        .collect()
+    }
+}
+
+// === impl App ===
+
+impl App {
+    /// Builds the rooms from the bottom row up.
+    pub fn build(checked: &Checked) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), commit());
+        let sealer = Sealer::new(config::keyring(&checked.sealing)?);
+        let sessions: Arc<dyn Sessions> = Arc::new(MemorySessions::new(
+            Lifetimes::default(),
+            Arc::clone(&clock),
+        ));
+        let log: Arc<dyn StreamLog> = Arc::new(MemoryLog::new(
+            sealer.clone(),
+            vestibule_streamlog::Limits::default(),
+        ));
+        metrics.store_up(true);
+
+        let targets = Arc::new(ArcSwap::from_pointee(config::targets(checked)?));
+        let client = Client::new(
+            Arc::new(config::egress_policy(checked)?),
+            &Options::default(),
+        );
+        let identity = GatewayIdentity {
+            name: NAME.to_owned(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+        };
+        let upstreams = Upstreams::new(
+            Arc::clone(&targets),
+            client.clone(),
+            metrics.clone(),
+            &identity,
+        );
+        let connector: Arc<dyn Connector> = Arc::new(upstreams.clone());
+        let catalog = Arc::new(Catalog::new(
+            Arc::clone(&connector),
+            sealer.clone(),
+            Arc::clone(&clock),
+        ));
+        let router = Router::new(Arc::clone(&connector), catalog, metrics.clone());
+        let interact = Interact::new(router, connector, sealer.clone(), Arc::clone(&clock));
+        let back = interact.backchannel();
+        let rooms = SessionRooms {
+            sessions,
+            log,
+            sealer,
+            metrics: metrics.clone(),
+            identity: Identity::new(NAME, env!("CARGO_PKG_VERSION"), Some("Vestibule")),
+            clock: Arc::clone(&clock),
+            caps: Arc::new(|_| Caps::default()),
+        };
+        let session = SessionService::new(interact, back, rooms);
+        let supervisor = session.supervisor();
+
+        let plans = config::plans(checked).shared();
+        let keys = config::keys(checked).shared();
+        let guard = AddressGuard::new(
+            config::address_limit(checked),
+            config::proxies(checked),
+            metrics.clone(),
+        );
+        let before = Before {
+            metrics: metrics.clone(),
+            plans: Arc::clone(&plans),
+            keys: Arc::clone(&keys),
+            hosts: checked.listen.hosts.clone().into(),
+            guard: guard.clone(),
+            clock,
+            max_body: checked.listen.max_body,
+        };
+        let front = pipeline::build(&before, Admitted::new(session));
+        let readiness = Readiness::default();
+        readiness.configuration_applied();
+        readiness.store_reached();
+        Ok(Self {
+            metrics,
+            plans,
+            keys,
+            targets,
+            upstreams,
+            client,
+            guard,
+            supervisor,
+            readiness,
+            front,
+            fixed: Fixed::of(checked),
+        })
+    }
+
+    /// Where the gateway counts.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+
+    /// The pipeline itself, without a socket.
+    pub fn front(&self) -> Front {
+        self.front.clone()
+    }
+
+    /// Puts a new configuration in force: builds every snapshot, then swaps them. Returns what
+    /// differs and stays as it was until a restart, a sentence each.
+    ///
+    /// # Errors
+    /// A snapshot that cannot be built; nothing has changed then.
+    pub fn apply(&self, checked: &Checked) -> anyhow::Result<Vec<String>> {
+        let targets = config::targets(checked)?;
+        let policy = config::egress_policy(checked)?;
+        let (plans, keys) = (config::plans(checked), config::keys(checked));
+        self.client.adopt(policy);
+        self.targets.store(Arc::new(targets));
+        self.upstreams.refresh();
+        self.keys.store(Arc::new(keys));
+        self.plans.store(Arc::new(plans));
+        let kept = self.fixed.differences(&Fixed::of(checked));
+        Ok(kept
+            .into_iter()
+            .map(|key| format!("{key} differs; it stays as it was until a restart"))
+            .collect())
+    }
+
+    /// Binds the listeners and serves until `stop`.
+    ///
+    /// # Errors
+    /// An address that cannot be bound, named.
+    pub fn start(self: &Arc<Self>, addresses: Addresses, stop: &Stop) -> anyhow::Result<Running> {
+        let data = addresses.data.bind()?;
+        let admin = addresses.admin.bind()?;
+        let telemetry = addresses
+            .telemetry
+            .map(|address| address.bind())
+            .transpose()?;
+        let bound = Bound {
+            data: data.local_addr(),
+            admin: admin.local_addr(),
+            telemetry: telemetry.as_ref().map(Listener::local_addr),
+        };
+        info!(address = %bound.data, "serving MCP");
+        info!(address = %bound.admin, "serving health and metrics");
+
+        let health = Health {
+            readiness: self.readiness.clone(),
+            watchdog: Watchdog::start(),
+            metrics: self.metrics.clone(),
+        };
+        let over = CancellationToken::new();
+        let aside: Vec<JoinHandle<()>> = std::iter::once(admin)
+            .chain(telemetry)
+            .map(|listener| tokio::spawn(serve_health(listener, health.clone(), over.clone())))
+            .collect();
+        let serving = tokio::spawn(serve_data(Arc::clone(self), data, stop.clone()));
+        Ok(Running {
+            bound,
+            serving,
+            aside,
+            over,
+            app: Arc::clone(self),
+        })
+    }
+
+    async fn housekeeping(self: Arc<Self>) {
+        let mut ticks = interval(SWEEP);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.guard.sweep();
+        }
+    }
+}
+
+async fn serve_health(listener: Listener, health: Health, over: CancellationToken) {
+    let service = pipeline::of_listener(pipeline::health(health::router(health)));
+    let shutdown = Shutdown {
+        stop: over.clone(),
+        force: over,
+        grace: Duration::ZERO,
+    };
+    let _connections_of_probes = listener.serve(service, shutdown).await;
+}
+
+/// Serves the data plane and walks it through the steps of a stop. True when nothing was cut.
+async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
+    let keeping = tokio::spawn(app.supervisor.clone().keep());
+    let sweeping = tokio::spawn(Arc::clone(&app).housekeeping());
+    let steps = tokio::spawn({
+        let (app, stop) = (Arc::clone(&app), stop.clone());
+        async move {
+            stop.announced.cancelled().await;
+            app.readiness.start_draining();
+            stop.draining.cancelled().await;
+            app.supervisor.drain();
+        }
+    });
+    let service = pipeline::of_listener(app.front());
+    let shutdown = Shutdown {
+        stop: stop.draining.clone(),
+        force: stop.cut.clone(),
+        grace: Duration::from_secs(60 * 60),
+    };
+    let drained = listener.serve(service, shutdown).await;
+    if drained.cut > 0 {
+        warn!(
+            connections = drained.cut,
+            "cut what was still open when the grace ended"
+        );
+    }
+    keeping.abort();
+    sweeping.abort();
+    steps.abort();
+    app.upstreams.shutdown().await;
+    drained.cut == 0
+}
+
+/// One address to listen on.
+#[derive(Debug, Clone)]
+pub struct Address {
+    /// Where; port 0 is any free one.
+    pub address: SocketAddr,
+    /// Certificate files.
+    pub tls: Option<TlsFiles>,
+    /// Connections.
+    pub limits: Limits,
+}
+
+impl Address {
+    /// Plain HTTP with the default limits.
+    pub fn plain(address: SocketAddr) -> Self {
+        Self {
+            address,
+            tls: None,
+            limits: Limits::default(),
+        }
+    }
+
+    fn bind(&self) -> anyhow::Result<Listener> {
+        Ok(Listener::bind(
+            self.address,
+            self.tls.as_ref(),
+            self.limits,
+        )?)
+    }
+}
+
+/// Where the gateway listens.
+#[derive(Debug, Clone)]
+pub struct Addresses {
+    /// The data plane.
+    pub data: Address,
+    /// Health and metrics, and what is administered.
+    pub admin: Address,
+    /// Health and metrics alone.
+    pub telemetry: Option<Address>,
+}
+
+impl Addresses {
+    /// As configured.
+    pub fn of(checked: &Checked) -> Self {
+        let tls = |files: &Option<checked::TlsFiles>| {
+            files.as_ref().map(|files| TlsFiles {
+                certificate: files.certificate.clone(),
+                key: files.key.clone(),
+            })
+        };
+        let per_address = checked
+            .limits
+            .address
+            .map(|limits| usize::try_from(limits.connections).unwrap_or(usize::MAX));
+        // behind a proxy the peer is the proxy: its connections are everybody's
+        let per_address = per_address.filter(|_| checked.listen.proxies.trusted.is_empty());
+        Self {
+            data: Address {
+                address: checked.listen.address,
+                tls: tls(&checked.listen.tls),
+                limits: Limits {
+                    per_address,
+                    ..Limits::default()
+                },
+            },
+            admin: Address {
+                tls: tls(&checked.admin.tls),
+                ..Address::plain(checked.admin.address)
+            },
+            telemetry: checked.telemetry.address.map(Address::plain),
+        }
+    }
+}
+
+/// Where a running gateway listens.
+#[derive(Debug, Clone, Copy)]
+pub struct Bound {
+    /// The data plane.
+    pub data: SocketAddr,
+    /// Health and metrics.
+    pub admin: SocketAddr,
+    /// Health and metrics alone.
+    pub telemetry: Option<SocketAddr>,
+}
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub bound: Bound,
+    serving: JoinHandle<bool>,
+    aside: Vec<JoinHandle<()>>,
+    over: CancellationToken,
+    app: Arc<App>,
+}
+
+impl Running {
+    /// Waits until the data plane has drained and upstream processes have ended, then closes the
+    /// other listeners. True when nothing had to be cut.
+    pub async fn finished(self) -> bool {
+        let clean = self
+            .serving
+            .await
+            .inspect_err(|failure| error!("serving failed: {failure}"));
+        self.over.cancel();
+        for listener in self.aside {
+            if let Err(failure) = listener.await {
+                error!("a listener failed: {failure}");
+            }
+        }
+        drop(self.app);
+        clean.unwrap_or(false)
+    }
+}
+
+/// The commit this was built from, where the build knew it.
+fn commit() -> &'static str {
+    option_env!("VESTIBULE_COMMIT").unwrap_or("unknown")
+}
