@@ -1,0 +1,109 @@
+//! The handle of whoever starts and stops the process: sweeps while it runs, a graceful end of
+//! every stream when it stops.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{MissedTickBehavior, interval};
+use vestibule_store::SessionKey;
+
+use crate::legacy::{adopt, ended, leftovers, lost};
+use crate::room::Shared;
+
+/// How often expired sessions are looked for.
+const SWEEP: Duration = Duration::from_secs(1);
+/// Every so many sweeps the event log is swept too.
+const LOG_EVERY: u32 = 5;
+/// Every so many, what this process holds is compared with the store.
+const COMPARE_EVERY: u32 = 60;
+
+/// Sweeps and stops the session room.
+#[derive(Clone)]
+pub struct Supervisor(Arc<Shared>);
+
+impl Supervisor {
+    pub(crate) fn new(shared: Arc<Shared>) -> Self {
+        Self(shared)
+    }
+
+    /// Ends what is over, again and again, until it is dropped. Runs once a process.
+    pub async fn keep(self) {
+        let mut ticks = interval(SWEEP);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut turn: u32 = 0;
+        loop {
+            ticks.tick().await;
+            self.sweep_sessions().await;
+            turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(LOG_EVERY) {
+                self.sweep_log().await;
+            }
+            if turn.is_multiple_of(COMPARE_EVERY) {
+                leftovers(&self.0).await;
+            }
+        }
+    }
+
+    /// Ends the sessions whose time is over (SES-03).
+    pub async fn sweep_sessions(&self) {
+        match self.0.rooms.sessions.sweep().await {
+            Ok(over) => {
+                for over in &over {
+                    ended(&self.0, over).await;
+                }
+            }
+            Err(error) => tracing::warn!(%error, "sessions could not be swept"),
+        }
+    }
+
+    /// Ends streams that lost their task and questions that were never delivered (EL-15).
+    pub async fn sweep_log(&self) {
+        let swept = match self.0.rooms.log.sweep().await {
+            Ok(swept) => swept,
+            Err(error) => {
+                tracing::warn!(%error, "the event log could not be swept");
+                return;
+            }
+        };
+        for orphan in swept.orphans {
+            adopt(&self.0, &orphan.stream, &orphan.requests).await;
+        }
+        for missing in swept.lost {
+            self.lose(&missing.session, &[missing.question]);
+        }
+    }
+
+    fn lose(&self, session: &SessionKey, keys: &[Arc<str>]) {
+        let name = crate::legacy::Live::name_of(session);
+        let live = self.0.lives.get(&name).map(|live| Arc::clone(&live));
+        if let Some(live) = live {
+            lost(&self.0, &live, keys);
+        }
+    }
+
+    /// Ends every stream in the way of its era (case 69): listen streams get their result, streams
+    /// of sessions a `retry:` and can be resumed; calls go on until they are done. New streams end
+    /// the same way at once.
+    pub fn drain(&self) {
+        self.0.draining.send_replace(true);
+    }
+
+    /// Calls in flight in sessions of this process.
+    pub fn calls(&self) -> usize {
+        self.0.lives.iter().map(|live| live.calls()).sum()
+    }
+
+    /// Sessions this process holds something of.
+    pub fn sessions(&self) -> usize {
+        self.0.lives.len()
+    }
+}
+
+impl fmt::Debug for Supervisor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Supervisor")
+            .field("sessions", &self.sessions())
+            .finish()
+    }
+}

@@ -1,0 +1,98 @@
+//! Whether a request belongs to a live session of its caller: first what the id proves by itself,
+//! then the store (EL-29). Everything that is not is 404, whatever the reason (STA-06, case 109).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use vestibule_store::{SessionKey, StoreError, Stored};
+use vestibule_terms::{Reject, SessionId};
+
+use super::live::Live;
+use crate::classify::ALLOW_MODERN;
+use crate::facts::Facts;
+use crate::room::Shared;
+
+/// When to come back to a store that is away.
+const AWAY: Duration = Duration::from_secs(5);
+
+/// The store cannot take new work.
+pub(super) fn unavailable(error: &StoreError) -> Reject {
+    tracing::warn!(%error, "the session store does not answer");
+    Reject::Unavailable {
+        reason: "store",
+        retry_after: AWAY,
+    }
+}
+
+/// The name of the session the request shows, if the id was minted for this caller here.
+pub(super) fn proven(shared: &Shared, facts: &Facts) -> Option<SessionKey> {
+    let text = facts.head.session.as_deref()?;
+    let (tenant, server) = (&facts.plan.tenant, &facts.plan.server);
+    let principal = facts.principal.binding();
+    shared
+        .rooms
+        .sealer
+        .check_session_id(text, tenant, server, &principal)?;
+    Some(SessionKey::new(tenant, &principal, &SessionId::new(text)))
+}
+
+/// The request's session, counted as used.
+pub(super) async fn session(shared: &Arc<Shared>, facts: &Facts) -> Result<Arc<Live>, Reject> {
+    let Some(key) = proven(shared, facts) else {
+        return Err(Reject::SessionNotFound);
+    };
+    let stored = shared
+        .rooms
+        .sessions
+        .touch(&key)
+        .await
+        .map_err(|error| unavailable(&error))?;
+    let Some(stored) = stored else {
+        return Err(Reject::SessionNotFound);
+    };
+    let negotiated = stored.opening.revision;
+    facts.record.set_revision(negotiated);
+    if facts
+        .head
+        .version
+        .as_deref()
+        .is_some_and(|stated| stated != negotiated.as_str())
+    {
+        tracing::debug!(%negotiated, "the version header differs from the session's"); // VER-07
+    }
+    Ok(attach(shared, stored))
+}
+
+/// As [`session`] for GET and DELETE, where a stateless client with a stale id is told that there
+/// is nothing here for it (STA-18).
+pub(super) async fn session_or_405(
+    shared: &Arc<Shared>,
+    facts: &Facts,
+) -> Result<Arc<Live>, Reject> {
+    let found = session(shared, facts).await;
+    let modern = facts
+        .head
+        .version
+        .as_deref()
+        .and_then(vestibule_terms::Revision::parse)
+        .is_some_and(vestibule_terms::Revision::is_modern);
+    match found {
+        Err(Reject::SessionNotFound) if modern => Err(Reject::MethodNotAllowed {
+            allow: ALLOW_MODERN,
+        }),
+        other => other,
+    }
+}
+
+/// What this process holds of a session, made when it is first seen here.
+pub(super) fn attach(shared: &Arc<Shared>, stored: Stored) -> Arc<Live> {
+    let name = Live::name_of(&stored.key);
+    if let Some(live) = shared.lives.get(&name) {
+        return Arc::clone(&live);
+    }
+    let live = shared
+        .lives
+        .entry(name)
+        .or_insert_with(|| Live::new(shared, &stored));
+    Arc::clone(&live)
+}

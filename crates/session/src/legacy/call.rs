@@ -1,0 +1,299 @@
+//! One call of a session, in a task of its own: it outlives the connection, and what ends it is its
+//! response, its cancellation, its limit or the end of its session.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep_until};
+use vestibule_exchange::{Call, Event, Exchange, Final, LogLevel, RpcError};
+use vestibule_frame::meta::Reserved;
+use vestibule_frame::{Draft, Frame, Id};
+use vestibule_store::modify;
+use vestibule_streamlog::Class;
+use vestibule_terms::reject::code;
+use vestibule_terms::{Method, Outcome, Record, Reject, ServerPlan};
+
+use super::inlet::one_piece;
+use super::live::Live;
+use super::question::no_longer;
+use super::sink::Sink;
+use crate::answer;
+use crate::encode::Encoder;
+use crate::facts::Facts;
+use crate::machine::{Phase, Refused, Ticket};
+use crate::relay::{Relay, is_change, notice_method};
+use crate::room::{Room, Shared};
+use crate::running::Running;
+
+/// One request that the session has accepted.
+pub(super) struct Request {
+    pub(super) id: Id,
+    pub(super) method: Method,
+    pub(super) frame: Frame,
+    pub(super) record: Record,
+}
+
+/// What is done in the session when a call has succeeded.
+enum Effect {
+    None,
+    /// The result is `{}` whatever upstreams say (5.1).
+    Level,
+    Subscribe(Arc<str>),
+    Unsubscribe(Arc<str>),
+}
+
+struct Driver {
+    shared: Arc<Shared>,
+    live: Arc<Live>,
+    plan: Arc<ServerPlan>,
+    sink: Arc<Sink>,
+    index: usize,
+    id: Id,
+    ticket: Ticket,
+    method: Method,
+    record: Record,
+    relay: Relay,
+    effect: Effect,
+}
+
+/// Whether a request may begin: its ticket and what cancels it (FRM-06).
+pub(super) fn begin(live: &Live, id: &Id) -> Result<(Ticket, oneshot::Receiver<()>), Reject> {
+    let (cancel, cancelled) = oneshot::channel();
+    let begun = live.machine().begin(id, cancel);
+    match begun {
+        Ok(ticket) => Ok((ticket, cancelled)),
+        Err(Refused::Duplicate) => Err(Reject::InvalidRequest(
+            "a request with this id is in flight".into(),
+        )),
+        Err(Refused::Ended) => Err(Reject::SessionNotFound),
+    }
+}
+
+/// Runs the call in the background; its answer goes into `sink` at `index`.
+pub(super) fn run<S: Exchange>(
+    room: &Room<S>,
+    facts: &Facts,
+    live: &Arc<Live>,
+    request: Request,
+    begun: (Ticket, oneshot::Receiver<()>),
+    (sink, index): (&Arc<Sink>, usize),
+) {
+    let (ticket, cancelled) = begun;
+    let token = Reserved::of(&request.frame)
+        .progress_token
+        .and_then(|span| Id::from_token(request.frame.shared(span)));
+    let revision = live.revision();
+    // Logs are filtered by the session's level at the moment they come, not by the call's.
+    let relay = Relay::new(
+        revision,
+        token.clone(),
+        Some(LogLevel::Debug),
+        facts.plan.strict_fields,
+    );
+    let driver = Driver {
+        shared: Arc::clone(&room.shared),
+        live: Arc::clone(live),
+        plan: Arc::clone(&facts.plan),
+        sink: Arc::clone(sink),
+        index,
+        id: request.id,
+        ticket,
+        method: request.method,
+        record: request.record.clone(),
+        relay,
+        effect: Effect::of(request.method, &request.frame),
+    };
+    let call = Call {
+        plan: Arc::clone(&facts.plan),
+        principal: Arc::clone(&facts.principal),
+        record: request.record,
+        revision,
+        method: request.method,
+        message: Draft::new(request.frame),
+        session: Some(live.name.clone()),
+        capabilities: Arc::clone(&live.capabilities),
+        log_level: live.level(),
+        progress: token.is_some(),
+        param_headers: Arc::new([]),
+        deadline: facts.deadline,
+        inlet: Some(Arc::clone(&live.inlet)),
+    };
+    let running = Running::new(room.call(call), Some(facts.deadline.end));
+    tokio::spawn(driver.drive(running, cancelled));
+}
+
+/// A call that ends by a panic of a stage below must not keep its id in flight.
+impl Drop for Driver {
+    fn drop(&mut self) {
+        let _already_over = self.live.machine().finish(&self.id, self.ticket);
+    }
+}
+
+// === impl Driver ===
+
+impl Driver {
+    async fn drive(mut self, mut running: Running, mut cancelled: oneshot::Receiver<()>) {
+        let streams_at = Instant::now() + self.plan.stream_after;
+        let mut timer = true;
+        loop {
+            let event = tokio::select! {
+                biased;
+                _ended = &mut cancelled => break,
+                event = running.next() => event,
+                () = sleep_until(streams_at), if timer => {
+                    timer = false;
+                    self.sink.open().await;
+                    continue;
+                }
+            };
+            let Some(event) = event else { break };
+            if let Event::Final(end) = event {
+                return self.end(end).await;
+            }
+            self.hear(event).await;
+        }
+        // Cancelled: the upstream is told by dropping the call, the client gets no response.
+        drop(running);
+        self.record.set_outcome(Outcome::Cancelled);
+        self.sink.done(self.index, None).await;
+    }
+
+    async fn hear(&mut self, event: Event) {
+        match event {
+            Event::Progress(draft) => {
+                if let Some(chunks) = self.relay.progress(draft) {
+                    self.sink.send(Bytes::from(chunks.concat())).await;
+                }
+            }
+            Event::Log { level, message } => {
+                if level >= self.live.heard_level() {
+                    self.sink.send(one_piece(&message)).await;
+                }
+            }
+            Event::Notice(draft) => self.notice(draft).await,
+            Event::Question(question) => {
+                let asked = self
+                    .live
+                    .ask(&self.shared, question, Some(self.ticket))
+                    .await;
+                let Some(asked) = asked else { return };
+                // LIF-05: before the client is ready it waits with all else that is not an answer.
+                let early = self.live.machine().phase() == Phase::Opened;
+                if early || !self.sink.send(asked.payload.clone()).await {
+                    self.live.publish_question(&self.shared, asked).await;
+                }
+            }
+            Event::QuestionWithdrawn(draft) => {
+                if let Some(message) = self.live.withdraw(draft, |_| true) {
+                    self.say(message).await;
+                }
+            }
+            Event::Paused { retry } => {
+                if self.plan.poll_close && self.live.revision().has_priming() {
+                    self.sink.pause(retry).await;
+                }
+            }
+            Event::Final(_) => {}
+        }
+    }
+
+    /// Says something about a question where the question was put.
+    async fn say(&self, message: Bytes) {
+        if !self.sink.send(message.clone()).await {
+            let event = vestibule_streamlog::Event {
+                class: Class::Message,
+                payload: message,
+            };
+            self.live.publish(&self.shared, event).await;
+        }
+    }
+
+    /// What belongs to the session goes to its standalone stream, the rest stays with the call
+    /// (SSE-07, SSE-08).
+    async fn notice(&self, draft: Draft) {
+        let Some(method) = notice_method(&draft, self.live.revision()) else {
+            return;
+        };
+        if is_change(method) {
+            self.live.notice(&self.shared, method, &draft).await;
+        } else {
+            self.sink.send(one_piece(&draft)).await;
+        }
+    }
+
+    async fn end(mut self, end: Final) {
+        let effect = std::mem::replace(&mut self.effect, Effect::None);
+        let end = effect.apply(&self.shared, &self.live, end).await;
+        let (first, over) = self.live.machine().finish(&self.id, self.ticket);
+        for (id, _open) in &over {
+            self.say(no_longer(id)).await;
+        }
+        let encoder = Encoder {
+            revision: self.live.revision(),
+            identity: &self.shared.rooms.identity,
+            strict: self.plan.strict_fields,
+            modern: &[],
+        };
+        let reply = first
+            .then(|| encoder.reply(end, self.method, &self.id))
+            .flatten();
+        match &reply {
+            Some(reply) => answer::note(&self.record, reply),
+            None => self.record.set_outcome(Outcome::Cancelled),
+        }
+        self.sink.done(self.index, reply).await;
+    }
+}
+
+// === impl Effect ===
+
+impl Effect {
+    fn of(method: Method, frame: &Frame) -> Self {
+        let uri = || {
+            frame
+                .uri()
+                .and_then(|uri| frame.string(uri))
+                .map(|uri| Arc::from(&*uri))
+        };
+        if method == Method::LoggingSetLevel {
+            Effect::Level
+        } else if method == Method::ResourcesSubscribe {
+            uri().map_or(Effect::None, Effect::Subscribe)
+        } else if method == Method::ResourcesUnsubscribe {
+            uri().map_or(Effect::None, Effect::Unsubscribe)
+        } else {
+            Effect::None
+        }
+    }
+
+    /// Keeps in the session what the call has settled; the end as the client gets it.
+    async fn apply(self, shared: &Shared, live: &Live, end: Final) -> Final {
+        let ok = match &end {
+            Final::Message(draft) => draft.frame().result().is_some(),
+            Final::Empty => true,
+            Final::Error(_) | Final::View(_) | Final::List(_) | Final::Cancelled => false,
+        };
+        let (uri, add) = match self {
+            Effect::Level if matches!(end, Final::Cancelled) => return end,
+            Effect::Level => return Final::Empty,
+            Effect::Subscribe(uri) if ok => (uri, true),
+            Effect::Unsubscribe(uri) if ok => (uri, false),
+            Effect::None | Effect::Subscribe(_) | Effect::Unsubscribe(_) => return end,
+        };
+        let kept = modify(&*shared.rooms.sessions, &live.key, |state| {
+            if add {
+                state.subscriptions.insert(Arc::clone(&uri));
+            } else {
+                state.subscriptions.remove(&uri);
+            }
+        });
+        match kept.await {
+            Ok(_) => end,
+            Err(error) => {
+                tracing::warn!(%error, "a subscription could not be kept");
+                Final::Error(RpcError::new(code::INTERNAL, "internal error"))
+            }
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! The end of a session, however it comes: its calls are cancelled, its upstream sessions and its
+//! events go (SES-03, GET-08). And the end of streams whose task is gone (EL-15).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vestibule_exchange::Exchange;
+use vestibule_store::{Ended, SessionKey};
+use vestibule_streamlog::StreamRef;
+use vestibule_terms::Reject;
+
+use super::access::{session_or_405, unavailable};
+use super::live::Live;
+use super::sink::outcome_unknown;
+use crate::answer::{self, Response};
+use crate::facts::Facts;
+use crate::room::{Room, Shared};
+
+/// Serves the DELETE (STA-21).
+pub(crate) async fn delete<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
+    let live = match session_or_405(&room.shared, &facts).await {
+        Ok(live) => live,
+        Err(reject) => return answer::refuse(&facts.record, reject, None),
+    };
+    match room.shared.rooms.sessions.end(&live.key).await {
+        Ok(Some(over)) => {
+            ended(&room.shared, &over).await;
+            answer::no_content(&facts.record)
+        }
+        Ok(None) => answer::refuse(&facts.record, Reject::SessionNotFound, None),
+        Err(error) => answer::refuse(&facts.record, unavailable(&error), None),
+    }
+}
+
+/// Takes down what belonged to a session that the store has ended.
+pub(crate) async fn ended(shared: &Arc<Shared>, over: &Ended) {
+    let stored = &over.session;
+    shared
+        .observer
+        .ended(stored.key.tenant(), stored.opening.revision);
+    tracing::debug!(reason = over.reason.as_str(), "a session has ended");
+    take_down(shared, &stored.key).await;
+}
+
+/// Ends what is left here of sessions that the store no longer has: of one that ended between the
+/// look-up and the first thing a request did with it, nothing else would.
+pub(crate) async fn leftovers(shared: &Arc<Shared>) {
+    let keys: Vec<SessionKey> = shared.lives.iter().map(|live| live.key.clone()).collect();
+    for key in keys {
+        if matches!(shared.rooms.sessions.get(&key).await, Ok(None)) {
+            take_down(shared, &key).await;
+        }
+    }
+}
+
+async fn take_down(shared: &Arc<Shared>, key: &SessionKey) {
+    let name = Live::name_of(key);
+    if let Some((_, live)) = shared.lives.remove(&name) {
+        // Dropping the handles cancels the calls; questions end with the upstream sessions.
+        let remains = live.machine().end();
+        let (calls, questions) = (remains.calls.len(), remains.questions.len());
+        tracing::debug!(
+            calls,
+            questions,
+            "what was going on in a session is cancelled"
+        );
+    }
+    forget(shared, key).await;
+    shared.back.close(name).await;
+}
+
+async fn forget(shared: &Shared, key: &SessionKey) {
+    if let Err(error) = shared.rooms.log.forget_session(key).await {
+        tracing::debug!(%error, "the streams of a session could not be forgotten");
+    }
+}
+
+/// Writes the end of a stream that has lost its task. Whoever is first is the one.
+pub(crate) async fn adopt(shared: &Shared, stream: &StreamRef, requests: &[Bytes]) {
+    let log = &shared.rooms.log;
+    let Some((last, before)) = requests.split_last() else {
+        let _ended = log.finish(stream, None).await;
+        return;
+    };
+    let before: Vec<Bytes> = before.iter().map(outcome_unknown).collect();
+    if !before.is_empty()
+        && let Err(error) = log.append(stream, before).await
+    {
+        tracing::debug!(%error, "an orphaned stream was ended by somebody else");
+        return;
+    }
+    if let Err(error) = log.finish(stream, Some(outcome_unknown(last))).await {
+        tracing::debug!(%error, "an orphaned stream was ended by somebody else");
+    }
+}

@@ -1,0 +1,167 @@
+//! GET with a session: a standalone stream, or the rest of a stream that broke (GET rows, RES rows,
+//! EL-13).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::stream;
+use vestibule_exchange::Exchange;
+use vestibule_frame::{encode as write, json, sse};
+use vestibule_metrics::StreamKind as Kind;
+use vestibule_streamlog::{Class, Event, LogError, Resume, StreamKind, StreamRef};
+use vestibule_terms::{Method, Reject};
+
+use super::access::session_or_405;
+use super::live::{Live, PROMPTS, RESOURCES, TOOLS};
+use super::reader::Reading;
+use super::sink::history_lost;
+use crate::answer::{self, Response};
+use crate::facts::Facts;
+use crate::room::{Room, Shared};
+use crate::stream::EventBody;
+
+/// Serves the GET.
+pub(crate) async fn get<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
+    let shared = &room.shared;
+    let live = match session_or_405(shared, &facts).await {
+        Ok(live) => live,
+        Err(reject) => return answer::refuse(&facts.record, reject, None),
+    };
+    if !facts.accepts.sse {
+        return answer::refuse(&facts.record, Reject::NotAcceptable, None); // HDR-03
+    }
+    let served = match facts.head.last_event_id.as_deref() {
+        Some(last) => resume(shared, &live, &facts, last).await,
+        None => standalone(shared, &live).await,
+    };
+    match served {
+        Ok(response) => {
+            facts.record.set_outcome(vestibule_terms::Outcome::Ok);
+            response
+        }
+        Err(Refusal::Reject(reject)) => answer::refuse(&facts.record, reject, None),
+        Err(Refusal::Nothing) => answer::nothing_to_resume(&facts.record),
+    }
+}
+
+enum Refusal {
+    Reject(Reject),
+    /// 405 without a body.
+    Nothing,
+}
+
+impl From<LogError> for Refusal {
+    fn from(error: LogError) -> Self {
+        Refusal::Reject(match error {
+            LogError::Gone => Reject::SessionNotFound,
+            LogError::Full(_) => Reject::Limited {
+                scope: vestibule_terms::reject::Scope::Principal,
+                limit: "streams",
+                retry_after: std::time::Duration::from_secs(10),
+            },
+            LogError::Unavailable(_) | LogError::Ended | LogError::Standalone => {
+                tracing::warn!(%error, "no stream could be opened");
+                Reject::Unavailable {
+                    reason: "streams",
+                    retry_after: std::time::Duration::from_secs(5),
+                }
+            }
+        })
+    }
+}
+
+/// Opens one more standalone stream (GET-04).
+async fn standalone(shared: &Arc<Shared>, live: &Arc<Live>) -> Result<Response, Refusal> {
+    let opened = shared
+        .rooms
+        .log
+        .open(&live.key, StreamKind::Standalone)
+        .await?;
+    let reader = shared.rooms.log.attach(&opened.stream, 0).await?;
+    let priming = live
+        .revision()
+        .has_priming()
+        .then(|| sse::priming(opened.priming.as_str()));
+    let reading = Reading::begin(shared, live, reader, Kind::Get)
+        .await
+        .first(priming);
+    Ok(answer::events(reading.body()))
+}
+
+/// Goes on with a stream after the last event the client has dispatched.
+async fn resume(
+    shared: &Arc<Shared>,
+    live: &Arc<Live>,
+    facts: &Facts,
+    last: &str,
+) -> Result<Response, Refusal> {
+    let outcome = shared.rooms.log.resume(&live.key, last).await?;
+    shared.observer.resumed(&facts.plan.tenant, &outcome);
+    match outcome {
+        Resume::Replay { stream, after } | Resume::Ending { stream, after } => {
+            replay(shared, live, &stream, after).await
+        }
+        Resume::StandaloneGap { stream, after } => {
+            let events = conservative(shared, live).await;
+            live.publish_all(shared, events).await;
+            replay(shared, live, &stream, after).await
+        }
+        Resume::LostPost { requests } => {
+            let errors: Vec<_> = requests
+                .iter()
+                .map(|request| Ok(sse::message(None, &[history_lost(request)])))
+                .collect();
+            Ok(answer::events(EventBody::new(stream::iter(errors))))
+        }
+        Resume::Finished | Resume::Unknown => Err(Refusal::Nothing),
+        Resume::Foreign => Err(Refusal::Reject(Reject::InvalidRequest(
+            "Last-Event-ID is not valid here".into(),
+        ))),
+        Resume::NoSession => Err(Refusal::Reject(Reject::SessionNotFound)),
+    }
+}
+
+async fn replay(
+    shared: &Arc<Shared>,
+    live: &Arc<Live>,
+    stream: &StreamRef,
+    after: u64,
+) -> Result<Response, Refusal> {
+    let reader = shared.rooms.log.attach(stream, after).await?;
+    let reading = Reading::begin(shared, live, reader, Kind::Get).await;
+    Ok(answer::events(reading.body()))
+}
+
+/// What makes a client whole that has missed notifications: each of its lists may have changed, and
+/// each resource it subscribed to (EL-13).
+pub(super) async fn conservative(shared: &Shared, live: &Live) -> Vec<Event> {
+    let lists = [
+        (TOOLS, Method::ToolsListChanged),
+        (PROMPTS, Method::PromptsListChanged),
+        (RESOURCES, Method::ResourcesListChanged),
+    ];
+    let mut events: Vec<Event> = lists
+        .into_iter()
+        .filter(|(list, _)| live.declares(*list))
+        .map(|(_, method)| invalidation(method.as_str(), method, None))
+        .collect();
+    let stored = shared.rooms.sessions.get(&live.key).await.ok().flatten();
+    for uri in stored.iter().flat_map(|stored| &stored.state.subscriptions) {
+        let params = write::object(&[("uri", json::quote(uri).as_bytes())]);
+        let subject = format!("updated {uri}");
+        events.push(invalidation(
+            &subject,
+            Method::ResourcesUpdated,
+            Some(&params),
+        ));
+    }
+    events
+}
+
+fn invalidation(subject: &str, method: Method, params: Option<&Bytes>) -> Event {
+    let payload = write::notification(method.as_str(), params.map(|params| &params[..]));
+    Event {
+        class: Class::Invalidation(Arc::from(subject)),
+        payload,
+    }
+}

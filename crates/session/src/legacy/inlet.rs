@@ -1,0 +1,177 @@
+//! What arrives for a session outside every call, on its way to the newest standalone stream
+//! (GET-03, GET-05).
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use vestibule_exchange::{Arrival, Inlet};
+use vestibule_frame::Draft;
+use vestibule_streamlog::{Class, Event};
+use vestibule_terms::{Direction, Method, UpstreamId};
+
+use super::live::Live;
+use super::question;
+use crate::modern::answer_with_error;
+use crate::relay::is_list_change;
+use crate::room::Shared;
+
+/// Arrivals that may wait while the log is busy.
+const WAITING: usize = 1024;
+
+/// Arrivals of one session, taken in order by one task that lives only while there are some.
+#[derive(Debug, Default)]
+pub(crate) struct Mailbox(Mutex<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    queue: VecDeque<(UpstreamId, Arrival)>,
+    working: bool,
+}
+
+impl Mailbox {
+    /// Queues; true when somebody has to begin to work. Gives back what found no room.
+    fn put(&self, upstream: UpstreamId, arrival: Arrival) -> (bool, Option<Arrival>) {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.queue.len() >= WAITING {
+            return (false, Some(arrival));
+        }
+        waiting.queue.push_back((upstream, arrival));
+        (!std::mem::replace(&mut waiting.working, true), None)
+    }
+
+    /// The next one; nothing ends the work.
+    fn take(&self) -> Option<(UpstreamId, Arrival)> {
+        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let next = waiting.queue.pop_front();
+        waiting.working = next.is_some();
+        next
+    }
+}
+
+/// The end of a session that is handed to the rooms below; it does not keep the session alive.
+#[derive(Debug)]
+pub(super) struct SessionInlet(pub(super) std::sync::Weak<Live>);
+
+impl Inlet for SessionInlet {
+    fn arrive(&self, upstream: &UpstreamId, arrival: Arrival) {
+        let Some(live) = self.0.upgrade() else { return };
+        let (begin, refused) = live.mailbox.put(upstream.clone(), arrival);
+        if let Some(Arrival::Question(question)) = refused
+            && let Some(shared) = live.shared.upgrade()
+        {
+            let code = vestibule_terms::reject::code::INTERNAL;
+            answer_with_error(
+                &shared.back,
+                question.from,
+                code,
+                "too much waits for the client",
+            );
+        }
+        if begin {
+            tokio::spawn(async move { live.work().await });
+        }
+    }
+}
+
+impl Live {
+    async fn work(&self) {
+        while let Some((upstream, arrival)) = self.mailbox.take() {
+            let Some(shared) = self.shared.upgrade() else {
+                return;
+            };
+            self.arrived(&shared, &upstream, arrival).await;
+        }
+    }
+
+    async fn arrived(&self, shared: &Arc<Shared>, upstream: &UpstreamId, arrival: Arrival) {
+        match arrival {
+            Arrival::ListChanged(method, draft) | Arrival::Notice(method, draft) => {
+                self.notice(shared, method, &draft).await;
+            }
+            Arrival::Updated(draft) => {
+                self.notice(shared, Method::ResourcesUpdated, &draft).await;
+            }
+            Arrival::Log { level, message } => {
+                if level >= self.heard_level() {
+                    let event = Event {
+                        class: Class::Log,
+                        payload: one_piece(&message),
+                    };
+                    self.publish(shared, event).await;
+                }
+            }
+            Arrival::Question(asked) => {
+                if let Some(asked) = self.ask(shared, asked, None).await {
+                    self.publish_question(shared, asked).await;
+                }
+            }
+            Arrival::QuestionWithdrawn(draft) => {
+                let withdrawn = self.withdraw(draft, |from| from.upstream == *upstream);
+                if let Some(payload) = withdrawn {
+                    self.publish(
+                        shared,
+                        Event {
+                            class: Class::Message,
+                            payload,
+                        },
+                    )
+                    .await;
+                }
+            }
+        }
+    }
+
+    /// A notification that belongs to no call, if the client's revision has it.
+    pub(super) async fn notice(&self, shared: &Arc<Shared>, method: Method, draft: &Draft) {
+        if !method.allowed(Direction::ServerNotification, self.revision()) {
+            return;
+        }
+        let class = if is_list_change(method) {
+            Class::Invalidation(Arc::from(method.as_str()))
+        } else if method == Method::ResourcesUpdated {
+            let Some(uri) = updated_uri(draft) else {
+                return;
+            };
+            Class::Invalidation(Arc::from(uri))
+        } else {
+            Class::Message
+        };
+        self.publish(
+            shared,
+            Event {
+                class,
+                payload: one_piece(draft),
+            },
+        )
+        .await;
+    }
+
+    /// Hands an event to the session's newest standalone stream, once the client is ready.
+    pub(super) async fn publish(&self, shared: &Shared, event: Event) {
+        if let Some(event) = self.hold(event) {
+            self.publish_all(shared, vec![event]).await;
+        }
+    }
+
+    pub(super) async fn publish_all(&self, shared: &Shared, events: Vec<Event>) {
+        if events.is_empty() {
+            return;
+        }
+        match shared.rooms.log.publish(&self.key, events).await {
+            Ok(dropped) => question::lost(shared, self, &dropped),
+            Err(error) => tracing::debug!(%error, "an event of a session found no log"),
+        }
+    }
+}
+
+pub(super) fn one_piece(draft: &Draft) -> Bytes {
+    draft.to_bytes()
+}
+
+fn updated_uri(draft: &Draft) -> Option<String> {
+    let frame = draft.frame();
+    frame
+        .string(frame.uri()?)
+        .map(|uri| format!("updated {uri}"))
+}

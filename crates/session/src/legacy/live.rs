@@ -1,0 +1,186 @@
+//! What this process holds of one session: the calls that run here, the questions that are open
+//! here, what waits for the client to be ready. One owner object, and nothing outlives it
+//! (case 65).
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use vestibule_exchange::{Capabilities, Inlet, LogLevel, QuestionRef, SessionKey};
+use vestibule_frame::Id;
+use vestibule_store::{Opening, Stored};
+use vestibule_streamlog::{Class, Event, StreamId};
+use vestibule_terms::Revision;
+
+use super::inlet::{Mailbox, SessionInlet};
+use crate::machine::{Machine, Phase};
+use crate::room::Shared;
+
+/// Events that wait for `notifications/initialized` (LIF-05).
+const HELD: usize = 256;
+
+/// Paused streams that are remembered at a time.
+const PAUSES: usize = 64;
+
+/// Cancels a running call when sent to or dropped.
+pub(crate) type Cancel = oneshot::Sender<()>;
+
+/// An open question.
+#[derive(Debug)]
+pub(super) struct Open {
+    /// Where its answer goes.
+    pub(super) from: QuestionRef,
+    /// The asker's own progress token, if it gave one.
+    pub(super) token: Option<Id>,
+}
+
+/// The lists the server declared, as bits; all of them where the handshake was elsewhere.
+pub(super) const TOOLS: u8 = 1;
+pub(super) const PROMPTS: u8 = 2;
+pub(super) const RESOURCES: u8 = 4;
+
+/// One session in this process.
+pub(crate) struct Live {
+    pub(super) shared: Weak<Shared>,
+    /// Its name in the store and the log.
+    pub(super) key: vestibule_store::SessionKey,
+    /// Its name in the rooms below.
+    pub(super) name: SessionKey,
+    pub(super) opening: Arc<Opening>,
+    pub(super) capabilities: Arc<Capabilities>,
+    pub(super) mailbox: Mailbox,
+    /// What the rooms below are given of it.
+    pub(super) inlet: Arc<dyn Inlet>,
+    machine: Mutex<Machine<Cancel, Open>>,
+    level: Mutex<Option<LogLevel>>,
+    held: Mutex<Vec<Event>>,
+    declared: AtomicU8,
+    /// What paused streams were told to wait, until their readers have passed it on.
+    pauses: Mutex<HashMap<StreamId, Duration>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Live {
+    /// The name of a session below this room.
+    pub(crate) fn name_of(key: &vestibule_store::SessionKey) -> SessionKey {
+        SessionKey {
+            tenant: key.tenant().clone(),
+            session: key.id().clone(),
+        }
+    }
+
+    pub(super) fn new(shared: &Arc<Shared>, stored: &Stored) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self::build(shared, stored, Weak::clone(own)))
+    }
+
+    fn build(shared: &Arc<Shared>, stored: &Stored, own: Weak<Self>) -> Self {
+        let opening = Arc::clone(&stored.opening);
+        let capabilities = Capabilities::parse(&opening.capabilities).masked(opening.revision);
+        let level = stored.state.log_level.as_deref().and_then(LogLevel::parse);
+        Self {
+            shared: Arc::downgrade(shared),
+            name: Self::name_of(&stored.key),
+            key: stored.key.clone(),
+            capabilities: Arc::new(capabilities),
+            opening,
+            mailbox: Mailbox::default(),
+            inlet: Arc::new(SessionInlet(own)),
+            machine: Mutex::new(Machine::new(stored.state.initialized)),
+            level: Mutex::new(level),
+            held: Mutex::new(Vec::new()),
+            declared: AtomicU8::new(TOOLS | PROMPTS | RESOURCES),
+            pauses: Mutex::default(),
+        }
+    }
+
+    /// A stream is about to be paused; its reader says how long.
+    pub(super) fn pauses(&self, stream: StreamId, retry: Option<Duration>) {
+        let Some(retry) = retry else { return };
+        let mut pauses = lock(&self.pauses);
+        if pauses.len() >= PAUSES {
+            pauses.clear(); // of streams that nobody reads
+        }
+        pauses.insert(stream, retry);
+    }
+
+    /// How long the client of a paused stream shall wait.
+    pub(super) fn paused(&self, stream: StreamId) -> Option<Duration> {
+        lock(&self.pauses).remove(&stream)
+    }
+
+    pub(super) fn revision(&self) -> Revision {
+        self.opening.revision
+    }
+
+    pub(super) fn machine(&self) -> MutexGuard<'_, Machine<Cancel, Open>> {
+        lock(&self.machine)
+    }
+
+    /// Calls in flight.
+    pub(crate) fn calls(&self) -> usize {
+        self.machine().counts().0
+    }
+
+    /// The level of `logging/setLevel`, if it was used.
+    pub(super) fn level(&self) -> Option<LogLevel> {
+        *lock(&self.level)
+    }
+
+    pub(super) fn set_level(&self, level: LogLevel) {
+        *lock(&self.level) = Some(level);
+    }
+
+    /// The level below which no log message is sent (LOG-01).
+    pub(super) fn heard_level(&self) -> LogLevel {
+        self.level().unwrap_or(LogLevel::Warning)
+    }
+
+    pub(super) fn declare(&self, lists: u8) {
+        self.declared.store(lists, Ordering::Relaxed);
+    }
+
+    pub(super) fn declares(&self, list: u8) -> bool {
+        self.declared.load(Ordering::Relaxed) & list != 0
+    }
+
+    /// The client has said that it is ready; what waited for that, the first time.
+    pub(super) fn ready(&self) -> Vec<Event> {
+        self.machine().ready();
+        std::mem::take(&mut *lock(&self.held))
+    }
+
+    /// Keeps an event until the client is ready; gives it back when it is. When there are too many
+    /// a log message goes first, then the oldest.
+    pub(super) fn hold(&self, event: Event) -> Option<Event> {
+        // The machine stays locked, so that no event is held after `ready` has emptied the queue.
+        let machine = self.machine();
+        if machine.phase() != Phase::Opened {
+            return Some(event);
+        }
+        let mut held = lock(&self.held);
+        if held.len() >= HELD {
+            let index = held
+                .iter()
+                .position(|event| event.class == Class::Log)
+                .unwrap_or(0);
+            held.remove(index);
+        }
+        held.push(event);
+        drop(machine);
+        None
+    }
+}
+
+impl fmt::Debug for Live {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Live")
+            .field("machine", &*self.machine())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,32 @@
+//! Clients with sessions (2024-11-05 … 2025-11-25, over Streamable HTTP).
+//!
+//! A session's record is the store's and its events are the stream log's; [`Live`] is what this
+//! process holds of it. Every call runs in a task of its own that outlives the connection, because
+//! a broken connection is not a cancellation (SSE-09); what it says goes into the log first and
+//! from there to whoever reads the stream.
+
+mod access;
+mod batch;
+mod call;
+mod end;
+mod get;
+mod inlet;
+mod live;
+mod message;
+mod notify;
+mod open;
+mod question;
+mod reader;
+mod sink;
+mod solo;
+
+pub(crate) use batch::batch;
+pub(crate) use end::{adopt, delete, ended, leftovers};
+pub(crate) use get::get;
+pub(crate) use live::Live;
+pub(crate) use message::message;
+pub(crate) use open::open;
+pub(crate) use question::lost;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,166 @@
+//! Questions of upstreams to a session's client: capability gate, ids of this hop, one answer, and
+//! an answer for the upstream whatever happens (6.4).
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vestibule_exchange::{Question, QuestionRef};
+use vestibule_frame::{Draft, Frame, Id, encode as write, meta};
+use vestibule_store::modify;
+use vestibule_streamlog::{Class, Event};
+use vestibule_terms::reject::code;
+use vestibule_terms::{Direction, Method};
+
+use super::live::{Live, Open};
+use crate::encode;
+use crate::machine::Ticket;
+use crate::modern::answer_with_error;
+use crate::room::Shared;
+
+/// A question ready to be sent.
+pub(super) struct Asked {
+    pub(super) id: Id,
+    pub(super) payload: Bytes,
+}
+
+impl Live {
+    /// Prepares a question about a call, or about none. Refused ones are answered here: what the
+    /// client did not declare it is not asked (CAP-06, ELI-01, ROO-03).
+    pub(super) async fn ask(
+        &self,
+        shared: &Shared,
+        question: Question,
+        about: Option<Ticket>,
+    ) -> Option<Asked> {
+        let mut draft = question.message.clone();
+        let refused = self.may_be_asked(&question).and_then(|()| {
+            encode::question(
+                &mut draft,
+                question.method,
+                self.revision(),
+                &self.capabilities,
+            )
+            .map_err(|_inexpressible| code::INVALID_PARAMS)
+        });
+        if let Err(code) = refused {
+            let text = "the client cannot be asked this";
+            answer_with_error(&shared.back, question.from, code, text);
+            return None;
+        }
+        let number = modify(&*shared.rooms.sessions, &self.key, |state| {
+            state.next_question += 1;
+            state.next_question
+        });
+        let Ok(Some(number)) = number.await else {
+            let text = "the client's session has ended";
+            answer_with_error(&shared.back, question.from, code::INTERNAL, text);
+            return None;
+        };
+        let id = Id::integer(i64::try_from(number).unwrap_or(i64::MAX));
+        let token = restamp(&mut draft, &id);
+        let open = Open {
+            from: question.from,
+            token,
+        };
+        if let Err(refused) = self.machine().ask(id.clone(), about, open) {
+            let text = "the call is over";
+            answer_with_error(&shared.back, refused.from, code::INTERNAL, text);
+            return None;
+        }
+        Some(Asked {
+            id,
+            payload: Bytes::from(draft.chunks().concat()),
+        })
+    }
+
+    fn may_be_asked(&self, question: &Question) -> Result<(), i64> {
+        let can = &self.capabilities;
+        let known = question
+            .method
+            .allowed(Direction::ServerRequest, self.revision());
+        let asks = |method| question.method == method;
+        let declared = (asks(Method::RootsList) && can.roots)
+            || (asks(Method::SamplingCreateMessage) && can.sampling)
+            || (asks(Method::ElicitationCreate) && (can.elicit_form || can.elicit_url));
+        if !known || !declared {
+            return Err(code::METHOD_NOT_FOUND);
+        }
+        if asks(Method::ElicitationCreate) {
+            let url = mode(question.message.frame()).as_deref() == Some("url");
+            let able = if url { can.elicit_url } else { can.elicit_form };
+            return if able {
+                Ok(())
+            } else {
+                Err(code::INVALID_PARAMS)
+            };
+        }
+        Ok(())
+    }
+
+    /// The upstream withdraws a question: its `notifications/cancelled` with the client's id
+    /// (5.4); none when the question is no longer open.
+    pub(super) fn withdraw(
+        &self,
+        draft: Draft,
+        is_it: impl Fn(&QuestionRef) -> bool,
+    ) -> Option<Bytes> {
+        let frame = draft.frame();
+        let params = frame.params()?;
+        let theirs = Id::from_token(frame.shared(frame.member(params, "requestId")?))?;
+        let (id, _open) = self
+            .machine()
+            .withdraw(|open| open.from.id == theirs && is_it(&open.from))?;
+        let mut draft = draft;
+        draft.set_member(params, "requestId", id.token());
+        Some(Bytes::from(draft.chunks().concat()))
+    }
+
+    /// Puts a question that belongs to no stream before the client on its standalone stream.
+    pub(super) async fn publish_question(&self, shared: &Shared, asked: Asked) {
+        let class = Class::Question(Arc::from(asked.id.to_string()));
+        self.publish(
+            shared,
+            Event {
+                class,
+                payload: asked.payload,
+            },
+        )
+        .await;
+    }
+}
+
+/// Questions that will never reach their client: their upstreams get an error.
+pub(crate) fn lost(shared: &Shared, live: &Live, keys: &[Arc<str>]) {
+    for key in keys {
+        let id = Id::from_token(Bytes::copy_from_slice(key.as_bytes()));
+        let open = id.and_then(|id| live.machine().answer(&id));
+        if let Some(open) = open {
+            let text = "the question could not be delivered to the client";
+            answer_with_error(&shared.back, open.from, code::INTERNAL, text);
+        }
+    }
+}
+
+/// `notifications/cancelled` for a question whose call is over.
+pub(super) fn no_longer(id: &Id) -> Bytes {
+    let params = write::object(&[("requestId", id.as_bytes())]);
+    write::notification(Method::Cancelled.as_str(), Some(&params))
+}
+
+/// Gives a question this hop's id, and this hop's progress token where it has one.
+fn restamp(draft: &mut Draft, id: &Id) -> Option<Id> {
+    let frame = draft.frame().clone();
+    let token = frame
+        .progress_token()
+        .and_then(|span| Id::from_token(frame.shared(span)));
+    draft.set_id(id);
+    if token.is_some() {
+        draft.set_meta(meta::PROGRESS_TOKEN, id.token());
+    }
+    token
+}
+
+fn mode(frame: &Frame) -> Option<String> {
+    let mode = frame.member(frame.params()?, "mode")?;
+    frame.string(mode).map(|mode| mode.into_owned())
+}

@@ -1,0 +1,163 @@
+//! From the log to a connection: the events of one stream with their ids, and what the client is
+//! told when the connection ends before the stream does.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::sync::watch;
+use vestibule_frame::sse;
+use vestibule_metrics::StreamKind;
+use vestibule_store::OpenStream;
+use vestibule_streamlog::{Entry, LogError, Next, Reader, Stop};
+
+use super::get::conservative;
+use super::live::Live;
+use super::sink::history_lost;
+use crate::modern::drained;
+use crate::observe;
+use crate::room::Shared;
+use crate::stream::EventBody;
+
+/// When to come back to a stream that was closed because something is wrong with it.
+const SOON: Duration = Duration::from_secs(1);
+
+/// One connection's reading of one stream.
+pub(super) struct Reading {
+    shared: Arc<Shared>,
+    live: Arc<Live>,
+    reader: Reader,
+    /// The id tokens of the requests that the stream answers, where they are known.
+    requests: Vec<Bytes>,
+    ready: VecDeque<Bytes>,
+    over: bool,
+    draining: watch::Receiver<bool>,
+    counted: observe::Stream,
+    _open: Option<OpenStream>,
+}
+
+impl Reading {
+    /// Begins to read; the session is in use as long as the result lives.
+    pub(super) async fn begin(
+        shared: &Arc<Shared>,
+        live: &Arc<Live>,
+        reader: Reader,
+        kind: StreamKind,
+    ) -> Self {
+        let open = OpenStream::begin(&shared.rooms.sessions, &live.key).await;
+        Self {
+            counted: shared.observer.stream(&live.name.tenant, kind),
+            draining: shared.draining.subscribe(),
+            shared: Arc::clone(shared),
+            live: Arc::clone(live),
+            reader,
+            requests: Vec::new(),
+            ready: VecDeque::new(),
+            over: false,
+            _open: open.ok().flatten(),
+        }
+    }
+
+    /// The requests that the stream answers.
+    pub(super) fn answering(mut self, requests: Vec<Bytes>) -> Self {
+        self.requests = requests;
+        self
+    }
+
+    /// Sends these bytes first.
+    pub(super) fn first(mut self, event: Option<Bytes>) -> Self {
+        self.ready.extend(event);
+        self
+    }
+
+    /// The body.
+    pub(super) fn body(self) -> EventBody {
+        EventBody::new(stream::unfold(Box::new(self), |mut reading| async move {
+            let event = reading.next().await?;
+            Some((Ok(event), reading))
+        }))
+    }
+
+    async fn next(&mut self) -> Option<Bytes> {
+        loop {
+            if let Some(event) = self.ready.pop_front() {
+                return Some(event);
+            }
+            if self.over {
+                return None;
+            }
+            let next = tokio::select! {
+                biased;
+                next = self.reader.next() => next,
+                () = drained(&mut self.draining) => {
+                    self.close_with(Some(self.shared.spread_retry()));
+                    continue;
+                }
+            };
+            self.take(next).await;
+        }
+    }
+
+    async fn take(&mut self, next: Result<Next, LogError>) {
+        match next {
+            Ok(Next::Event(entry)) => self.event(&entry),
+            Ok(Next::Finished) => self.over = true,
+            Ok(Next::Gap) if self.reader.stream().id.is_standalone() => {
+                self.live
+                    .publish_all(&self.shared, conservative(&self.shared, &self.live).await)
+                    .await;
+            }
+            Ok(Next::Gap) if self.requests.is_empty() => self.close_with(Some(SOON)),
+            Ok(Next::Gap) => {
+                let errors = self
+                    .requests
+                    .iter()
+                    .map(|id| sse::message(None, &[history_lost(id)]));
+                self.ready.extend(errors.collect::<Vec<_>>());
+                self.over = true;
+            }
+            Ok(Next::Orphaned) => self.adopt().await,
+            Ok(Next::Stopped(stop)) => self.stopped(stop),
+            Err(error) => {
+                tracing::debug!(%error, "a stream can no longer be read");
+                self.over = true;
+            }
+        }
+    }
+
+    fn event(&mut self, entry: &Entry) {
+        self.counted.event();
+        let id = self
+            .live
+            .revision()
+            .has_event_ids()
+            .then(|| entry.id.as_str());
+        self.ready
+            .push_back(sse::message(id, std::slice::from_ref(&entry.payload)));
+    }
+
+    /// The task that wrote the stream is gone: its requests get the one answer that is left
+    /// (EL-14, EL-15).
+    async fn adopt(&mut self) {
+        if self.requests.is_empty() {
+            return self.close_with(Some(SOON)); // the next sweep ends it
+        }
+        super::end::adopt(&self.shared, self.reader.stream(), &self.requests).await;
+    }
+
+    fn stopped(&mut self, stop: Stop) {
+        let stated = match stop {
+            Stop::Planned => self.live.paused(self.reader.stream().id),
+            Stop::Superseded | Stop::Evicted | Stop::Slow | Stop::Forgotten => None,
+        };
+        self.close_with(stated.or(stop.retry()));
+    }
+
+    fn close_with(&mut self, retry: Option<Duration>) {
+        let millis = retry.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
+        self.ready.extend(millis.map(sse::retry));
+        self.over = true;
+    }
+}

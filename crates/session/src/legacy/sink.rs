@@ -1,0 +1,269 @@
+//! Where the answers to one POST go: as JSON while nothing but ends has come, as a stream in the
+//! log from then on (HTR-06, BAT-06). One request is a batch of one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{Mutex, oneshot};
+use vestibule_frame::{Id, encode as write};
+use vestibule_streamlog::{EventId, Lag, LogError, Reader, Stop, Writer};
+use vestibule_terms::accept::Accepts;
+use vestibule_terms::reject::code;
+
+use super::live::Live;
+use crate::encode::Reply;
+use crate::room::Shared;
+
+/// How the POST is answered.
+pub(super) enum First {
+    /// With these responses, in request order; none for what was cancelled.
+    Json(Vec<Option<Reply>>),
+    /// With a stream.
+    Stream(Streaming),
+}
+
+/// A stream that has been opened for the POST.
+pub(super) struct Streaming {
+    pub(super) reader: Reader,
+    /// The id of its beginning.
+    pub(super) priming: EventId,
+    /// The id tokens of the requests it answers.
+    pub(super) requests: Vec<Bytes>,
+}
+
+/// The answers to one POST.
+pub(super) struct Sink {
+    shared: Arc<Shared>,
+    live: Arc<Live>,
+    requests: Vec<Bytes>,
+    accepts: Accepts,
+    state: Mutex<State>,
+}
+
+struct State {
+    replies: Vec<Option<Reply>>,
+    left: usize,
+    stage: Stage,
+}
+
+enum Stage {
+    Waiting(oneshot::Sender<First>),
+    Streaming(Writer),
+    /// Nothing more can be sent.
+    Closed,
+}
+
+impl Sink {
+    /// A sink for the requests with these ids, and what the POST waits for.
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        live: &Arc<Live>,
+        ids: &[Id],
+        accepts: Accepts,
+    ) -> (Arc<Self>, oneshot::Receiver<First>) {
+        let (answer, first) = oneshot::channel();
+        let state = State {
+            replies: ids.iter().map(|_| None).collect(),
+            left: ids.len(),
+            stage: Stage::Waiting(answer),
+        };
+        let sink = Self {
+            shared: Arc::clone(shared),
+            live: Arc::clone(live),
+            requests: ids.iter().map(Id::token).collect(),
+            accepts,
+            state: Mutex::new(state),
+        };
+        (Arc::new(sink), first)
+    }
+
+    /// The answer becomes a stream, if it is not one yet and the client takes one.
+    pub(super) async fn open(&self) {
+        self.opened(&mut *self.state.lock().await).await;
+    }
+
+    /// Sends a message that is no response. False when the client takes none.
+    pub(super) async fn send(&self, message: Bytes) -> bool {
+        let mut state = self.state.lock().await;
+        if !self.opened(&mut state).await {
+            return false;
+        }
+        self.append(&mut state, message).await;
+        true
+    }
+
+    /// The request at `index` is done, with a response or (a cancelled one) without.
+    pub(super) async fn done(&self, index: usize, reply: Option<Reply>) {
+        let mut state = self.state.lock().await;
+        if !self.accepts.json {
+            self.opened(&mut state).await;
+        }
+        state.left = state.left.saturating_sub(1);
+        let last = state.left == 0;
+        if matches!(state.stage, Stage::Waiting(_)) {
+            if let Some(slot) = state.replies.get_mut(index) {
+                *slot = reply;
+            }
+            if last && let Stage::Waiting(answer) = state.stage.close() {
+                // Nobody waits any more when the connection broke: the answer is lost with it.
+                let _gone = answer.send(First::Json(std::mem::take(&mut state.replies)));
+            }
+            return;
+        }
+        let payload = reply.map(|reply| one_piece(reply.chunks));
+        if !last {
+            if let Some(payload) = payload {
+                self.append(&mut state, payload).await;
+            }
+            return;
+        }
+        if let Stage::Streaming(writer) = state.stage.close()
+            && let Err(error) = writer.finish(payload).await
+        {
+            tracing::debug!(%error, "a stream could not be ended");
+        }
+    }
+
+    /// The upstream ended its stream of the call for now: the client's ends too, and it comes back
+    /// (SSE-05).
+    pub(super) async fn pause(&self, retry: Option<Duration>) {
+        let mut state = self.state.lock().await;
+        if !self.opened(&mut state).await {
+            return;
+        }
+        let Stage::Streaming(writer) = &state.stage else {
+            return;
+        };
+        self.live.pauses(writer.stream().id, retry);
+        if let Err(error) = self
+            .shared
+            .rooms
+            .log
+            .stop(writer.stream(), Stop::Planned)
+            .await
+        {
+            tracing::debug!(%error, "a stream could not be paused");
+        }
+    }
+
+    /// Whether the answer is a stream now.
+    async fn opened(&self, state: &mut State) -> bool {
+        if matches!(state.stage, Stage::Streaming(_)) {
+            return true;
+        }
+        if !self.accepts.sse || matches!(state.stage, Stage::Closed) {
+            return false;
+        }
+        let (writer, reader) = match self.begin().await {
+            Ok(begun) => begun,
+            Err(error) => {
+                // Without a log the answer stays JSON: late, but not lost.
+                tracing::debug!(%error, "no stream could be opened");
+                return false;
+            }
+        };
+        let priming = writer.opened().priming.clone();
+        let streaming = Streaming {
+            reader,
+            priming,
+            requests: self.requests.clone(),
+        };
+        let before = std::mem::replace(&mut state.stage, Stage::Streaming(writer));
+        if let Stage::Waiting(answer) = before {
+            // A broken connection is not a cancellation: the stream waits for its client.
+            let _gone = answer.send(First::Stream(streaming));
+        }
+        for reply in std::mem::take(&mut state.replies).into_iter().flatten() {
+            self.append(state, one_piece(reply.chunks)).await;
+        }
+        true
+    }
+
+    async fn begin(&self) -> Result<(Writer, Reader), LogError> {
+        let log = &self.shared.rooms.log;
+        let writer = Writer::open(log, &self.live.key, self.requests.clone()).await?;
+        let reader = log.attach(writer.stream(), 0).await?;
+        Ok((writer, reader))
+    }
+
+    async fn append(&self, state: &mut State, message: Bytes) {
+        let Stage::Streaming(writer) = &state.stage else {
+            return;
+        };
+        let sent = append(writer, message).await;
+        match sent {
+            Ok(too_slow) if too_slow => {
+                let stopped = self
+                    .shared
+                    .rooms
+                    .log
+                    .stop(writer.stream(), Stop::Slow)
+                    .await;
+                if let Err(error) = stopped {
+                    tracing::debug!(%error, "a slow reader could not be stopped");
+                }
+            }
+            Ok(_) => {}
+            Err(error) => {
+                tracing::debug!(%error, "a stream is gone");
+                state.stage = Stage::Closed;
+            }
+        }
+    }
+}
+
+/// Appends under back-pressure; whether the reader is too slow by now (EL-21).
+async fn append(writer: &Writer, message: Bytes) -> Result<bool, LogError> {
+    writer.room(message.len()).await?;
+    let appended = writer.append(vec![message]).await?;
+    Ok(appended.lag.is_some_and(is_full))
+}
+
+/// Whether so much waits for a connection that no more may (EL-21). At 1,000 events the log itself
+/// is full: what comes next would push out what the client has not had.
+fn is_full(lag: Lag) -> bool {
+    lag.is_too_slow() || lag.events >= 1000
+}
+
+impl Stage {
+    fn close(&mut self) -> Stage {
+        std::mem::replace(self, Stage::Closed)
+    }
+}
+
+fn one_piece(chunks: Vec<Bytes>) -> Bytes {
+    match <[Bytes; 1]>::try_from(chunks) {
+        Ok([whole]) => whole,
+        Err(chunks) => Bytes::from(chunks.concat()),
+    }
+}
+
+/// The response to a request whose stream's history is lost (RES-05).
+pub(super) fn history_lost(request: &Bytes) -> Bytes {
+    lost(
+        request,
+        "the history of this stream is lost",
+        "stream_history_lost",
+    )
+}
+
+/// The response to a request whose call was lost with what ran it (EL-15).
+pub(super) fn outcome_unknown(request: &Bytes) -> Bytes {
+    lost(
+        request,
+        "the call was lost; it may or may not have run",
+        "outcome_unknown",
+    )
+}
+
+fn lost(request: &Bytes, message: &str, reason: &'static str) -> Bytes {
+    let error = vestibule_exchange::RpcError::gateway(code::LOST, message, reason, None, false);
+    let id = Id::from_token(request.clone());
+    write::error(
+        id.as_ref(),
+        error.code,
+        &error.message,
+        error.data.as_deref(),
+    )
+}

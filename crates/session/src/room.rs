@@ -1,0 +1,107 @@
+//! What this room holds: its handles on the store, the log and the rooms below, and everything
+//! that is alive in this process.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use dashmap::DashMap;
+use tokio::sync::watch;
+use vestibule_exchange::{Backchannel, Call, Events, Exchange, SessionKey};
+use vestibule_metrics::Metrics;
+use vestibule_store::{Caps, Sealer, Sessions};
+use vestibule_streamlog::StreamLog;
+use vestibule_terms::{Clock, TenantId};
+
+use crate::identity::Identity;
+use crate::legacy::Live;
+use crate::modern::Listens;
+use crate::observe::Observer;
+
+/// How many sessions a tenant and each of its callers may have.
+pub type SessionCaps = Arc<dyn Fn(&TenantId) -> Caps + Send + Sync>;
+
+/// What the session room is given.
+#[derive(Clone)]
+pub struct SessionRooms {
+    /// Where sessions are kept.
+    pub sessions: Arc<dyn Sessions>,
+    /// Where the events of resumable streams are kept.
+    pub log: Arc<dyn StreamLog>,
+    /// Mints and checks session ids.
+    pub sealer: Sealer,
+    /// Where this room counts.
+    pub metrics: Metrics,
+    /// Who the gateway says it is.
+    pub identity: Identity,
+    /// Wall-clock time.
+    pub clock: Arc<dyn Clock>,
+    /// How many sessions there may be.
+    pub caps: SessionCaps,
+}
+
+impl fmt::Debug for SessionRooms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SessionRooms").finish_non_exhaustive()
+    }
+}
+
+/// Everything that does not depend on the stage below.
+pub(crate) struct Shared {
+    pub(crate) rooms: SessionRooms,
+    pub(crate) back: Arc<dyn Backchannel>,
+    pub(crate) lives: DashMap<SessionKey, Arc<Live>>,
+    pub(crate) listens: Listens,
+    pub(crate) observer: Observer,
+    closed: AtomicU64,
+    /// Becomes true when the process stops: streams end in the way of their era.
+    pub(crate) draining: watch::Sender<bool>,
+}
+
+impl Shared {
+    pub(crate) fn new(rooms: SessionRooms, back: Arc<dyn Backchannel>) -> Self {
+        Self {
+            observer: Observer::new(rooms.metrics.clone()),
+            rooms,
+            back,
+            lives: DashMap::new(),
+            listens: Listens::default(),
+            closed: AtomicU64::new(0),
+            draining: watch::Sender::new(false),
+        }
+    }
+
+    /// What a connection that is closed on purpose tells its client: 2 s and up to 3 s more, spread
+    /// so that not all of them come back at once (EL-29).
+    pub(crate) fn spread_retry(&self) -> Duration {
+        let turn = self.closed.fetch_add(1, Ordering::Relaxed);
+        let start = self.rooms.clock.unix_millis();
+        let jitter = start.wrapping_add(turn.wrapping_mul(2_654_435_761)) % 3001;
+        Duration::from_millis(2000 + jitter)
+    }
+}
+
+/// The room with the stage below it.
+pub(crate) struct Room<S> {
+    inner: S,
+    pub(crate) shared: Arc<Shared>,
+}
+
+impl<S: Exchange> Room<S> {
+    pub(crate) fn new(inner: S, shared: Arc<Shared>) -> Self {
+        Self { inner, shared }
+    }
+
+    /// Hands a call to the stage below, which is always ready.
+    pub(crate) fn call(&self, call: Call) -> impl Future<Output = Events> + Send + 'static {
+        let mut inner = self.inner.clone();
+        let future = inner.call(call);
+        async move {
+            match future.await {
+                Ok(events) => events,
+                Err(never) => match never {},
+            }
+        }
+    }
+}

@@ -1,0 +1,462 @@
+//! What the tests of this room share: a stage below that does what a closure says, requests with
+//! the facts that earlier layers would have written, and answers taken apart.
+
+use std::convert::Infallible;
+use std::future::Ready;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Body;
+use bytes::Bytes;
+use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, StatusCode};
+use http_body_util::BodyExt;
+use serde_json::Value;
+use tower::Service;
+use vestibule_exchange::view::CacheScope;
+use vestibule_exchange::{
+    Backchannel, BoxFuture, Call, Event, Events, Final, Question, QuestionRef, RpcError,
+    ServerView, SessionKey, Sharing,
+};
+use vestibule_frame::body::FrameBody;
+use vestibule_frame::head::Head;
+use vestibule_frame::{Draft, Frame, Id, Limits, Payload};
+use vestibule_metrics::Metrics;
+use vestibule_store::{Caps, Keyring, Lifetimes, MemorySessions, Sealer};
+use vestibule_streamlog::MemoryLog;
+use vestibule_terms::accept::Accepts;
+use vestibule_terms::clock::ManualClock;
+use vestibule_terms::plan::{AllowLists, Origins, Visibility};
+use vestibule_terms::{
+    Deadline, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan, TenantId,
+    UpstreamId,
+};
+
+use crate::{Identity, SessionRooms, SessionService, Supervisor};
+
+type Answer = Arc<dyn Fn(Call) -> Events + Send + Sync>;
+
+/// The stage below.
+#[derive(Clone)]
+pub(crate) struct Below(Answer);
+
+impl Service<Call> for Below {
+    type Response = Events;
+    type Error = Infallible;
+    type Future = Ready<Result<Events, Infallible>>;
+
+    fn poll_ready(&mut self, _cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, call: Call) -> Self::Future {
+        std::future::ready(Ok((self.0)(call)))
+    }
+}
+
+/// What went through the backchannel, as text.
+#[derive(Debug, Default)]
+pub(crate) struct Back(Mutex<Vec<String>>);
+
+impl Back {
+    pub(crate) fn taken(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+
+    fn note(&self, text: String) {
+        self.0.lock().unwrap().push(text);
+    }
+}
+
+impl Backchannel for Back {
+    fn answer(&self, to: QuestionRef, answer: Draft) -> BoxFuture<Result<(), RpcError>> {
+        let text = String::from_utf8(answer.to_bytes().to_vec()).unwrap();
+        self.note(format!("answer {} {text}", to.id));
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn notify(&self, _session: SessionKey, message: Draft) -> BoxFuture<()> {
+        let text = String::from_utf8(message.to_bytes().to_vec()).unwrap();
+        self.note(format!("notify {text}"));
+        Box::pin(std::future::ready(()))
+    }
+
+    fn close(&self, _session: SessionKey) -> BoxFuture<()> {
+        self.note("close".to_owned());
+        Box::pin(std::future::ready(()))
+    }
+}
+
+/// A plan of one upstream that serves every revision.
+pub(crate) fn plan() -> ServerPlan {
+    ServerPlan {
+        tenant: TenantId::new("acme").unwrap(),
+        server: ServerId::new("default").unwrap(),
+        kind: ServerKind::Transparent(upstream()),
+        revisions: Revision::ALL.to_vec(),
+        origins: Origins::default(),
+        visibility: Visibility::Everything,
+        allow: AllowLists::default(),
+        name_limit: 48,
+        strict_fields: false,
+        stream_after: Duration::from_secs(2),
+        poll_close: false,
+        sessions_optional: false,
+        instructions: None,
+        call_idle: Duration::from_secs(60),
+        call_total: Duration::from_secs(600),
+    }
+}
+
+pub(crate) fn upstream() -> UpstreamId {
+    UpstreamId::new("up").unwrap()
+}
+
+/// The revisions from `first` to `last`.
+pub(crate) fn between(first: Revision, last: Revision) -> Vec<Revision> {
+    Revision::ALL
+        .into_iter()
+        .filter(|one| (first..=last).contains(one))
+        .collect()
+}
+
+/// A server with everything.
+pub(crate) fn view() -> ServerView {
+    ServerView {
+        tools: true,
+        prompts: true,
+        resources: true,
+        subscribe: true,
+        completions: true,
+        logging: true,
+        extensions: Vec::new(),
+        instructions: Some("Say \"please\".".to_owned()),
+        ttl_ms: 60_000,
+        scope: CacheScope::Public,
+    }
+}
+
+pub(crate) fn draft(text: &str) -> Draft {
+    let text = Bytes::copy_from_slice(text.as_bytes());
+    Draft::new(Frame::parse(text, &Limits::default()).unwrap())
+}
+
+/// An upstream's result.
+pub(crate) fn result(text: &str) -> Final {
+    Final::Message(draft(&format!(
+        r#"{{"jsonrpc":"2.0","id":"g-1","result":{text}}}"#
+    )))
+}
+
+pub(crate) fn progress(value: u32) -> Event {
+    Event::Progress(draft(&format!(
+        r#"{{"jsonrpc":"2.0","method":"notifications/progress","params":{{"progressToken":"g","progress":{value}}}}}"#
+    )))
+}
+
+pub(crate) fn question(id: i64, method: Method, params: &str) -> Question {
+    let text = format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"{}","params":{params}}}"#,
+        method.as_str()
+    );
+    let from = QuestionRef {
+        tenant: TenantId::new("acme").unwrap(),
+        upstream: upstream(),
+        sharing: Sharing::Catalog,
+        id: Id::integer(id),
+    };
+    Question {
+        from,
+        method,
+        message: draft(&text),
+    }
+}
+
+/// One room over a closure, with everything real above and below it.
+pub(crate) struct House {
+    pub(crate) service: SessionService<Below>,
+    pub(crate) back: Arc<Back>,
+    pub(crate) plan: ServerPlan,
+    pub(crate) principal: Principal,
+    pub(crate) accepts: Accepts,
+    pub(crate) metrics: Metrics,
+}
+
+impl House {
+    pub(crate) fn new(answer: impl Fn(Call) -> Events + Send + Sync + 'static) -> Self {
+        Self::with_caps(answer, Caps::default())
+    }
+
+    /// As [`House::new`]; every server is described in full.
+    pub(crate) fn with_caps(
+        answer: impl Fn(Call) -> Events + Send + Sync + 'static,
+        caps: Caps,
+    ) -> Self {
+        let described = move |call: Call| {
+            if matches!(call.method, Method::Initialize | Method::ServerDiscover) {
+                return Events::ready(Final::View(Box::new(view())));
+            }
+            answer(call)
+        };
+        Self::raw(described, caps)
+    }
+
+    /// A house whose stage below answers everything by the closure.
+    pub(crate) fn raw(answer: impl Fn(Call) -> Events + Send + Sync + 'static, caps: Caps) -> Self {
+        let clock = Arc::new(ManualClock::at(1_700_000_000_000));
+        let sealer = Sealer::new(Keyring::generate());
+        let metrics = Metrics::new("0", "0");
+        let back = Arc::new(Back::default());
+        let rooms = SessionRooms {
+            sessions: Arc::new(MemorySessions::new(
+                Lifetimes::default(),
+                Arc::clone(&clock) as _,
+            )),
+            log: Arc::new(MemoryLog::new(
+                sealer.clone(),
+                vestibule_streamlog::Limits::default(),
+            )),
+            sealer,
+            metrics: metrics.clone(),
+            identity: Identity::new("vestibule", "1.2.3", None),
+            clock,
+            caps: Arc::new(move |_| caps),
+        };
+        let plan = plan();
+        Self {
+            service: SessionService::new(
+                Below(Arc::new(answer)),
+                Arc::clone(&back) as Arc<dyn Backchannel>,
+                rooms,
+            ),
+            back,
+            principal: Principal::anonymous(plan.tenant.clone()),
+            plan,
+            accepts: Accepts::ANY,
+            metrics,
+        }
+    }
+
+    pub(crate) fn supervisor(&self) -> Supervisor {
+        self.service.supervisor()
+    }
+
+    pub(crate) fn request(
+        &self,
+        verb: Verb,
+        headers: &[(&str, &str)],
+        body: Option<&str>,
+    ) -> Request<FrameBody> {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            let name = HeaderName::from_bytes(name.as_bytes()).unwrap();
+            map.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        let mut request = Request::new(FrameBody::new(Body::empty(), 1 << 22));
+        *request.method_mut() = verb;
+        let facts = request.extensions_mut();
+        facts.insert(Record::default());
+        facts.insert(Arc::new(self.plan.clone()));
+        facts.insert(Arc::new(self.principal.clone()));
+        facts.insert(Deadline::starting_now(
+            self.plan.call_idle,
+            self.plan.call_total,
+        ));
+        facts.insert(Arc::new(Head::read(&map)));
+        facts.insert(self.accepts);
+        if let Some(body) = body {
+            let body = Bytes::copy_from_slice(body.as_bytes());
+            facts.insert(Payload::parse(body, &Limits::default()).unwrap());
+        }
+        request
+    }
+
+    pub(crate) async fn send(&self, request: Request<FrameBody>) -> Got {
+        let response = self.service.clone().call(request).await.unwrap();
+        Got(response)
+    }
+
+    pub(crate) async fn post(&self, headers: &[(&str, &str)], body: &str) -> Got {
+        self.send(self.request(Verb::POST, headers, Some(body)))
+            .await
+    }
+
+    /// A stateless request with the right headers.
+    pub(crate) async fn modern(&self, method: &str, params: &str) -> Got {
+        self.modern_with(method, params, "").await
+    }
+
+    /// The same with more members in `_meta`, each with a comma before it.
+    pub(crate) async fn modern_with(&self, method: &str, params: &str, meta: &str) -> Got {
+        let body = modern_body(method, params, meta);
+        let mut headers = vec![
+            ("mcp-protocol-version", "2026-07-28"),
+            ("mcp-method", method),
+        ];
+        if method == "tools/call" {
+            headers.push(("mcp-name", "t"));
+        }
+        self.post(&headers, &body).await
+    }
+
+    /// Opens a session of that revision and says that the client is ready.
+    pub(crate) async fn open(&self, revision: Revision, capabilities: &str) -> String {
+        let id = self.open_only(revision, capabilities).await;
+        let ready = r#"{"jsonrpc":"2.0","method":"notifications/initialized"}"#;
+        assert_eq!(
+            self.post(&[("mcp-session-id", &id)], ready).await.status(),
+            202
+        );
+        id
+    }
+
+    pub(crate) async fn open_only(&self, revision: Revision, capabilities: &str) -> String {
+        let body = initialize(revision.as_str(), capabilities);
+        let got = self.post(&[], &body).await;
+        assert_eq!(got.status(), 200);
+        got.header("mcp-session-id").unwrap().to_owned()
+    }
+
+    pub(crate) async fn in_session(&self, session: &str, body: &str) -> Got {
+        self.post(&[("mcp-session-id", session)], body).await
+    }
+
+    pub(crate) async fn get(&self, headers: &[(&str, &str)]) -> Got {
+        self.send(self.request(Verb::GET, headers, None)).await
+    }
+
+    pub(crate) async fn delete(&self, headers: &[(&str, &str)]) -> Got {
+        self.send(self.request(Verb::DELETE, headers, None)).await
+    }
+}
+
+pub(crate) fn initialize(version: &str, capabilities: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":0,"method":"initialize","params":{{"protocolVersion":"{version}","capabilities":{capabilities},"clientInfo":{{"name":"c","version":"1"}}}}}}"#
+    )
+}
+
+pub(crate) fn modern_body(method: &str, params: &str, meta: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":7,"method":"{method}","params":{{{params}{}"_meta":{{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{{}}{meta}}}}}}}"#,
+        if params.is_empty() { "" } else { "," }
+    )
+}
+
+pub(crate) fn call(id: &str, meta: &str) -> String {
+    format!(
+        r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"t","arguments":{{}},"_meta":{{{meta}}}}}}}"#
+    )
+}
+
+/// An answer.
+#[derive(Debug)]
+pub(crate) struct Got(http::Response<Body>);
+
+/// One event of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// An event with its id and its data.
+    Event(Option<String>, String),
+    /// `retry:`.
+    Retry(u64),
+    /// A comment.
+    Comment,
+}
+
+impl Item {
+    pub(crate) fn json(&self) -> Value {
+        let Item::Event(_, data) = self else {
+            panic!("no message: {self:?}")
+        };
+        serde_json::from_str(data).unwrap()
+    }
+
+    pub(crate) fn id(&self) -> String {
+        let Item::Event(Some(id), _) = self else {
+            panic!("no id: {self:?}")
+        };
+        id.clone()
+    }
+}
+
+impl Got {
+    pub(crate) fn status(&self) -> StatusCode {
+        self.0.status()
+    }
+
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.0
+            .headers()
+            .get(name)
+            .map(|value| value.to_str().unwrap())
+    }
+
+    pub(crate) fn is_stream(&self) -> bool {
+        self.header("content-type") == Some("text/event-stream")
+    }
+
+    pub(crate) async fn text(self) -> String {
+        let bytes = self.0.into_body().collect().await.unwrap().to_bytes();
+        String::from_utf8(bytes.to_vec()).unwrap()
+    }
+
+    pub(crate) async fn json(self) -> Value {
+        assert_eq!(self.header("content-type"), Some("application/json"));
+        serde_json::from_str(&self.text().await).unwrap()
+    }
+
+    /// The code of the error.
+    pub(crate) async fn code(self) -> i64 {
+        self.json().await["error"]["code"].as_i64().unwrap()
+    }
+
+    /// The next item of the stream; none at its end.
+    pub(crate) async fn next(&mut self) -> Option<Item> {
+        let frame = self
+            .0
+            .body_mut()
+            .frame()
+            .await?
+            .expect("the stream is not broken off");
+        Some(item(&frame.into_data().unwrap()))
+    }
+
+    /// Whether the stream is broken off rather than ended.
+    pub(crate) async fn is_broken(&mut self) -> bool {
+        loop {
+            match self.0.body_mut().frame().await {
+                None => return false,
+                Some(Err(_)) => return true,
+                Some(Ok(_)) => {}
+            }
+        }
+    }
+
+    /// Everything that is left of the stream, comments apart.
+    pub(crate) async fn rest(mut self) -> Vec<Item> {
+        let mut items = Vec::new();
+        while let Some(item) = self.next().await {
+            if item != Item::Comment {
+                items.push(item);
+            }
+        }
+        items
+    }
+}
+
+fn item(bytes: &[u8]) -> Item {
+    let text = std::str::from_utf8(bytes).unwrap();
+    if text.starts_with(':') {
+        return Item::Comment;
+    }
+    let field = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .map(|value| value.trim().to_owned())
+    };
+    match field("retry:") {
+        Some(millis) => Item::Retry(millis.parse().unwrap()),
+        None => Item::Event(field("id:"), field("data:").unwrap_or_default()),
+    }
+}
