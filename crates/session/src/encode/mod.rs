@@ -106,8 +106,8 @@ pub(crate) struct Encoder<'a> {
     pub(crate) identity: &'a Identity,
     /// Whether members that the revision does not define are dropped.
     pub(crate) strict: bool,
-    /// The stateless revisions that the server serves, oldest first (AMB-04).
-    pub(crate) modern: &'a [Revision],
+    /// The revisions that the server serves, oldest first, for `server/discover`.
+    pub(crate) served: &'a [Revision],
 }
 
 impl Encoder<'_> {
@@ -158,7 +158,7 @@ impl Encoder<'_> {
 
     fn view(&self, view: &ServerView) -> Bytes {
         if self.revision.is_modern() {
-            return r2026_07_28::discover(view, self.modern, self.identity);
+            return r2026_07_28::discover(view, self.served, self.identity);
         }
         let capabilities = match self.revision {
             Revision::R2024_11_05 => r2024_11_05::capabilities(view),

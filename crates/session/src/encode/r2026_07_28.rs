@@ -56,7 +56,8 @@ fn cache_hints(draft: &mut Draft, frame: &vestibule_frame::Frame, result: vestib
     }
 }
 
-/// The `DiscoverResult` (LIF-11); versions of this era only (AMB-04).
+/// The `DiscoverResult` (LIF-11). It lists what a version error lists, newest first: clients
+/// compare the two.
 pub(crate) fn discover(view: &ServerView, served: &[Revision], identity: &Identity) -> Bytes {
     let versions: Vec<String> = served
         .iter()

@@ -23,7 +23,7 @@ fn text_of(end: Final, method: Method, revision: Revision, strict: bool) -> Stri
         revision,
         identity: &identity,
         strict,
-        modern: &[E],
+        served: &[E],
     };
     encoder.reply(end, method, &Id::integer(1)).unwrap().text()
 }

@@ -233,7 +233,7 @@ impl Driver {
             revision: self.live.revision(),
             identity: &self.shared.rooms.identity,
             strict: self.plan.strict_fields,
-            modern: &[],
+            served: &[],
         };
         let reply = first
             .then(|| encoder.reply(end, self.method, &self.id))

@@ -79,7 +79,7 @@ async fn opened<S: Exchange>(
         revision,
         identity: &shared.rooms.identity,
         strict: facts.plan.strict_fields,
-        modern: &[],
+        served: &[],
     };
     let reply = encoder.reply(Final::View(view), Method::Initialize, id);
     Ok((reply.ok_or(Reject::Internal)?, Some(live.key.clone())))

@@ -25,7 +25,6 @@ pub(crate) struct Scribe {
     shared: Arc<Shared>,
     plan: Arc<ServerPlan>,
     revision: Revision,
-    modern: Vec<Revision>,
     method: Method,
     id: Id,
     record: Record,
@@ -51,12 +50,6 @@ impl Scribe {
         Self {
             shared: Arc::clone(shared),
             revision: call.revision,
-            modern: plan
-                .revisions
-                .iter()
-                .copied()
-                .filter(|one| one.is_modern())
-                .collect(),
             method: call.method,
             id,
             record: call.record.clone(),
@@ -115,7 +108,7 @@ impl Scribe {
             revision: self.revision,
             identity: &self.shared.rooms.identity,
             strict: self.plan.strict_fields,
-            modern: &self.modern,
+            served: &self.plan.revisions,
         };
         Heard::End(encoder.reply(end, self.method, &self.id).map(Box::new))
     }

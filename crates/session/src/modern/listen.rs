@@ -223,7 +223,7 @@ impl Listener {
             revision: vestibule_terms::Revision::NEWEST_MODERN,
             identity: &self.shared.rooms.identity,
             strict: false,
-            modern: &[],
+            served: &[],
         };
         let end = Final::Message(draft);
         match encoder.reply(end, Method::SubscriptionsListen, &self.id) {

@@ -52,7 +52,8 @@ fn then_silence(events: Vec<Event>) -> Events {
     Events::stream(stream::iter(events).chain(stream::pending()))
 }
 
-/// LIF-11, MET-03, AMB-04: discover lists stateless versions only and names the gateway.
+/// LIF-11, MET-03: discover lists every served version, as version errors do, and names the
+/// gateway.
 #[tokio::test]
 async fn lif_11_discover_describes_the_server() {
     let got = fixed(Final::Empty).modern("server/discover", "").await;
@@ -62,7 +63,8 @@ async fn lif_11_discover_describes_the_server() {
     assert_eq!(body["id"], 7);
     let result = &body["result"];
     assert_eq!(result["resultType"], "complete");
-    assert_eq!(result["supportedVersions"], json!(["2026-07-28"]));
+    let served = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+    assert_eq!(result["supportedVersions"], json!(served));
     assert_eq!(result["instructions"], "Say \"please\".");
     assert_eq!(
         (&result["ttlMs"], &result["cacheScope"]),
