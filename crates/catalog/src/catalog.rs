@@ -95,7 +95,8 @@ impl Catalog {
         &self.cursors
     }
 
-    /// What an upstream is: known, or probed for `wait` at most, or what it last was.
+    /// What an upstream is for clients of `era`: known, or probed for `wait` at most, or what it
+    /// last was.
     ///
     /// # Errors
     /// When nothing is known of it.
@@ -103,9 +104,10 @@ impl Catalog {
         &self,
         tenant: &TenantId,
         upstream: &UpstreamId,
+        era: Era,
         wait: Duration,
     ) -> Result<Arc<Profile>, RpcError> {
-        self.profiles.get(tenant, upstream, wait).await
+        self.profiles.get(tenant, upstream, era, wait).await
     }
 
     /// The capabilities that an upstream is told of: the client's, where questions can be relayed;
@@ -381,7 +383,8 @@ impl Catalog {
         freshness: Freshness,
     ) -> Result<Option<Found>, RpcError> {
         let tenant = &viewer.plan.tenant;
-        let profile = self.profile(tenant, upstream, PROBE_WAIT).await?;
+        let era = viewer.revision.era();
+        let profile = self.profile(tenant, upstream, era, PROBE_WAIT).await?;
         if !kind.offered_by(&profile) {
             return Ok(None);
         }
@@ -393,6 +396,7 @@ impl Catalog {
             connector: Arc::clone(&self.connector),
             tenant: tenant.clone(),
             upstream: upstream.clone(),
+            era,
             class: self.class(viewer, &profile),
             profile,
             kind,

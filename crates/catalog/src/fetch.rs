@@ -39,6 +39,8 @@ pub(crate) struct Enumeration {
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) tenant: TenantId,
     pub(crate) upstream: UpstreamId,
+    /// The era of the clients it is for.
+    pub(crate) era: Era,
     pub(crate) profile: Arc<Profile>,
     pub(crate) kind: Kind,
     pub(crate) class: Arc<Capabilities>,
@@ -125,6 +127,7 @@ impl Enumeration {
             tenant: self.tenant.clone(),
             upstream: self.upstream.clone(),
             sharing: Sharing::Catalog,
+            era: self.era,
             method,
             message: request(method.as_str(), params.as_bytes()),
             name: None,

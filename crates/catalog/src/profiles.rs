@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use futures_util::future::Shared;
 use tokio::time::Instant;
 use vestibule_exchange::{BoxFuture, Connector, Profile, RpcError};
-use vestibule_terms::{TenantId, UpstreamId};
+use vestibule_terms::{Era, TenantId, UpstreamId};
 
 /// How long the last good profile counts.
 const MEMORY: Duration = Duration::from_secs(10 * 60);
@@ -18,7 +18,8 @@ const FAILURE: Duration = Duration::from_secs(5);
 /// How often the time of a known profile is noted.
 const NOTE_EVERY: Duration = Duration::from_secs(30);
 
-type Key = (TenantId, UpstreamId);
+/// An upstream, as clients of that era meet it.
+type Key = (TenantId, UpstreamId, Era);
 type Outcome = Result<Arc<Profile>, RpcError>;
 
 #[derive(Default)]
@@ -47,10 +48,11 @@ impl Profiles {
         &self,
         tenant: &TenantId,
         upstream: &UpstreamId,
+        era: Era,
         wait: Duration,
     ) -> Outcome {
-        let key = (tenant.clone(), upstream.clone());
-        if let Some(known) = self.connector.known_profile(tenant, upstream) {
+        let key = (tenant.clone(), upstream.clone(), era);
+        if let Some(known) = self.connector.known_profile(tenant, upstream, era) {
             self.probes.note(key, &known);
             return Ok(known);
         }
@@ -71,17 +73,17 @@ impl Profiles {
     pub(crate) fn retain(&self, keep: impl Fn(&TenantId, &UpstreamId) -> bool) {
         self.probes
             .good
-            .retain(|(tenant, upstream), _| keep(tenant, upstream));
+            .retain(|(tenant, upstream, _), _| keep(tenant, upstream));
         self.probes
             .failed
-            .retain(|(tenant, upstream), _| keep(tenant, upstream));
+            .retain(|(tenant, upstream, _), _| keep(tenant, upstream));
     }
 
     /// Joins the probe that is running, or starts one that ends whoever waits.
     fn probe(&self, key: Key) -> Shared<BoxFuture<Outcome>> {
         let entry = self.probes.running.entry(key.clone());
         let running = entry.or_insert_with(|| {
-            let probe = self.connector.profile(key.0.clone(), key.1.clone());
+            let probe = self.connector.profile(key.0.clone(), key.1.clone(), key.2);
             let probes = Arc::clone(&self.probes);
             let lost = RpcError::unavailable(&key.1, "probe");
             let task = tokio::spawn(async move {

@@ -11,7 +11,7 @@ use vestibule_exchange::{
 use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
 use vestibule_terms::plan::{AllowLists, Origins, Visibility};
 use vestibule_terms::{
-    Principal, Revision, ServerId, ServerKind, ServerPlan, TenantId, UpstreamId,
+    Era, Principal, Revision, ServerId, ServerKind, ServerPlan, TenantId, UpstreamId,
 };
 
 pub(crate) fn plan(tenant: &str, server: &str, upstreams: &[&str]) -> ServerPlan {
@@ -147,12 +147,13 @@ impl Connector for Fake {
         &self,
         tenant: TenantId,
         upstream: UpstreamId,
+        era: Era,
     ) -> BoxFuture<Result<Arc<Profile>, RpcError>> {
-        let known = self.known_profile(&tenant, &upstream);
+        let known = self.known_profile(&tenant, &upstream, era);
         Box::pin(async move { known.ok_or_else(|| RpcError::unavailable(&upstream, "connect")) })
     }
 
-    fn known_profile(&self, _: &TenantId, upstream: &UpstreamId) -> Option<Arc<Profile>> {
+    fn known_profile(&self, _: &TenantId, upstream: &UpstreamId, _: Era) -> Option<Arc<Profile>> {
         self.profiles
             .lock()
             .unwrap()

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vestibule_frame::Draft;
-use vestibule_terms::{Deadline, Method, Record, Revision, TenantId, UpstreamId};
+use vestibule_terms::{Deadline, Era, Method, Record, Revision, TenantId, UpstreamId};
 
 use crate::BoxFuture;
 use crate::call::{LogLevel, SessionKey};
@@ -36,6 +36,8 @@ pub struct Outbound {
     pub upstream: UpstreamId,
     /// Whose upstream session it uses.
     pub sharing: Sharing,
+    /// The client's era: an upstream that speaks both is spoken to in this one.
+    pub era: Era,
     /// The method.
     pub method: Method,
     /// The message as the upstream shall see it, but for what the connector owns: `id`,
@@ -117,14 +119,20 @@ pub trait Connector: Send + Sync + 'static {
     /// Ends the upstream sessions that were private to a client session that has ended.
     fn close(&self, session: SessionKey) -> BoxFuture<()>;
 
-    /// What the upstream is. Probes it when nothing is known or the knowledge is stale; callers
-    /// bound the wait.
+    /// What the upstream is for clients of `era`: of that era where it speaks it. Probes it when
+    /// nothing is known or the knowledge is stale; callers bound the wait.
     fn profile(
         &self,
         tenant: TenantId,
         upstream: UpstreamId,
+        era: Era,
     ) -> BoxFuture<Result<Arc<Profile>, RpcError>>;
 
     /// What is known right now, without waiting.
-    fn known_profile(&self, tenant: &TenantId, upstream: &UpstreamId) -> Option<Arc<Profile>>;
+    fn known_profile(
+        &self,
+        tenant: &TenantId,
+        upstream: &UpstreamId,
+        era: Era,
+    ) -> Option<Arc<Profile>>;
 }

@@ -64,7 +64,10 @@ pub enum Final {
 /// The events of one call. Dropping it cancels the call: the upstream is told within a second.
 pub struct Events(Source);
 
-#[expect(clippy::large_enum_variant, reason = "a call that ends at once costs no allocation")]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a call that ends at once costs no allocation"
+)]
 enum Source {
     Ready(Option<Event>),
     Stream(Pin<Box<dyn Stream<Item = Event> + Send>>),
@@ -87,7 +90,10 @@ impl Events {
     }
 
     /// The final event if the call has already ended, without waiting.
-    #[expect(clippy::result_large_err, reason = "the other half of the same value, handed back")]
+    #[expect(
+        clippy::result_large_err,
+        reason = "the other half of the same value, handed back"
+    )]
     pub fn into_ready(self) -> Result<Final, Events> {
         match self.0 {
             Source::Ready(Some(Event::Final(end))) => Ok(end),

@@ -144,10 +144,10 @@ impl Watch {
     /// Whether `resultType` means something in what the upstream sends. Where nothing is known of
     /// it, it does: an older server has no reason to send it.
     fn is_modern(&self) -> bool {
-        let tenant = &self.call.plan.tenant;
+        let (tenant, era) = (&self.call.plan.tenant, self.call.revision.era());
         let known = self
             .upstream()
-            .and_then(|up| self.room.connector.known_profile(tenant, up));
+            .and_then(|up| self.room.connector.known_profile(tenant, up, era));
         known.is_none_or(|profile| profile.revision.is_modern())
     }
 

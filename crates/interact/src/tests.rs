@@ -20,7 +20,7 @@ use vestibule_store::{Keyring, Sealer};
 use vestibule_terms::clock::ManualClock;
 use vestibule_terms::plan::{AllowLists, Origins, Visibility};
 use vestibule_terms::{
-    Clock, Deadline, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan,
+    Clock, Deadline, Era, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan,
     SessionId, TenantId, UpstreamId,
 };
 
@@ -76,11 +76,12 @@ impl Connector for Upstreams {
         &self,
         _: TenantId,
         upstream: UpstreamId,
+        era: Era,
     ) -> BoxFuture<Result<Arc<Profile>, RpcError>> {
         Box::pin(async move { Err(RpcError::unavailable(&upstream, "test")) })
     }
 
-    fn known_profile(&self, _: &TenantId, _: &UpstreamId) -> Option<Arc<Profile>> {
+    fn known_profile(&self, _: &TenantId, _: &UpstreamId, _: Era) -> Option<Arc<Profile>> {
         Some(Arc::new(Profile {
             revision: self.revision,
             over_http: true,

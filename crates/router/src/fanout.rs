@@ -9,7 +9,7 @@ use vestibule_catalog::cursor::{self, Owner};
 use vestibule_catalog::{Kind, Mirroring, Position, allow};
 use vestibule_exchange::{BoxFuture, Call, Event, Events, Final, RpcError, Sharing};
 use vestibule_frame::{Draft, Frame};
-use vestibule_terms::{ServerKind, UpstreamId};
+use vestibule_terms::{Era, ServerKind, UpstreamId};
 
 use crate::one::{outbound, sharing, token};
 use crate::relay::relay;
@@ -53,7 +53,12 @@ async fn relayed(
     }
     let profile = router
         .catalog
-        .profile(&call.plan.tenant, &upstream, PROBE_WAIT)
+        .profile(
+            &call.plan.tenant,
+            &upstream,
+            call.revision.era(),
+            PROBE_WAIT,
+        )
         .await
         .ok();
     let profile = profile.as_deref();
@@ -134,9 +139,10 @@ pub(crate) async fn level(router: &Router, call: &Call) -> Events {
         .iter()
         .filter(|_| private)
         .filter_map(|upstream| {
-            let profile = router
-                .connector
-                .known_profile(&call.plan.tenant, upstream)?;
+            let profile =
+                router
+                    .connector
+                    .known_profile(&call.plan.tenant, upstream, Era::Legacy)?;
             let logs = !profile.revision.is_modern() && profile.offers("logging");
             logs.then(|| {
                 let selected = Selected {

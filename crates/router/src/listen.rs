@@ -80,9 +80,11 @@ async fn open(router: Router, call: Call) -> Result<Events, RpcError> {
 /// The share of each modern upstream in the filter.
 async fn split(router: &Router, call: &Call, requested: &Filter) -> Result<Vec<Follow>, RpcError> {
     let upstreams = call.plan.upstreams();
-    let probes = upstreams
-        .iter()
-        .map(|up| router.catalog.profile(&call.plan.tenant, up, ACK_WAIT));
+    let probes = upstreams.iter().map(|up| {
+        router
+            .catalog
+            .profile(&call.plan.tenant, up, Era::Modern, ACK_WAIT)
+    });
     let profiles = join_all(probes).await;
     let wanted = subscribed(router, call, requested).await;
     let mut parts = Vec::new();

@@ -38,7 +38,7 @@ async fn start(router: &Router, call: Call, target: Target) -> Result<Events, Rp
     // cannot be reached, or finds that it can be again.
     let profile = router
         .catalog
-        .profile(tenant, upstream, PROBE_WAIT)
+        .profile(tenant, upstream, call.revision.era(), PROBE_WAIT)
         .await
         .ok();
     if let Some(end) = profile
@@ -228,6 +228,7 @@ pub(crate) fn outbound(
         tenant: call.plan.tenant.clone(),
         upstream: selected.upstream,
         sharing: sharing(call),
+        era: call.revision.era(),
         method: call.method,
         message: selected.message,
         name: mirrored.then_some(selected.original),

@@ -23,8 +23,8 @@ use vestibule_store::{Keyring, Sealer};
 use vestibule_terms::clock::SystemClock;
 use vestibule_terms::plan::{AllowLists, Origins, Visibility};
 use vestibule_terms::{
-    Deadline, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan, SessionId,
-    TenantId, UpstreamId,
+    Deadline, Era, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan,
+    SessionId, TenantId, UpstreamId,
 };
 
 use crate::Router;
@@ -133,12 +133,13 @@ impl Connector for Fake {
         &self,
         tenant: TenantId,
         upstream: UpstreamId,
+        era: Era,
     ) -> BoxFuture<Result<Arc<Profile>, RpcError>> {
-        let known = self.known_profile(&tenant, &upstream);
+        let known = self.known_profile(&tenant, &upstream, era);
         Box::pin(async move { known.ok_or_else(|| RpcError::unavailable(&upstream, "connect")) })
     }
 
-    fn known_profile(&self, _: &TenantId, upstream: &UpstreamId) -> Option<Arc<Profile>> {
+    fn known_profile(&self, _: &TenantId, upstream: &UpstreamId, _: Era) -> Option<Arc<Profile>> {
         self.profiles
             .lock()
             .unwrap()

@@ -33,7 +33,7 @@ type Known = (UpstreamId, Arc<Profile>);
 
 /// Answers with the view of the addressed server.
 pub(crate) async fn view(router: &Router, call: &Call) -> Events {
-    let plan = &call.plan;
+    let (plan, era) = (&call.plan, call.revision.era());
     let shown: &[UpstreamId] = if allow::sees_anything(plan) {
         plan.upstreams()
     } else {
@@ -41,7 +41,7 @@ pub(crate) async fn view(router: &Router, call: &Call) -> Events {
     };
     let probes = shown
         .iter()
-        .map(|up| router.catalog.profile(&plan.tenant, up, PROBE_WAIT));
+        .map(|up| router.catalog.profile(&plan.tenant, up, era, PROBE_WAIT));
     let profiles = join_all(probes).await;
     let known: Vec<Known> = shown
         .iter()

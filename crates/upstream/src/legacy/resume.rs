@@ -1,0 +1,170 @@
+//! A stream that ended before its answer is continued by a GET with the last event id, when the
+//! upstream numbers its events (RES-08, SSE-06, EL-28). Without ids nobody knows what happened.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::StatusCode;
+use tokio::time::{Instant, sleep};
+use vestibule_exchange::Event;
+
+use crate::clock::CallClock;
+use crate::fault::Fault;
+use crate::legacy::live::HttpLine;
+use crate::running::Sink;
+use crate::wire::{Answer, Item};
+
+/// Longest time between two attempts, whatever the upstream asks for.
+const RETRY_MAX: Duration = Duration::from_secs(30);
+/// Time between attempts when the upstream asks for none.
+const RETRY_DEFAULT: Duration = Duration::from_secs(1);
+/// How long a 409 (the old connection still looks alive there) or a failing upstream is retried.
+const TROUBLE_MAX: Duration = Duration::from_secs(20);
+/// Connections in a row that bring no new event.
+const EMPTY_MAX: u32 = 60;
+/// Event ids that are remembered to tell repetitions.
+const SEEN_MAX: usize = 4096;
+
+/// How far a stream has been read.
+#[derive(Debug, Default)]
+pub(crate) struct Cursor {
+    last: Option<String>,
+    retry: Option<Duration>,
+    seen: HashSet<String>,
+    empty: u32,
+}
+
+/// What an attempt to continue came to.
+enum Attempt {
+    Opened(Box<Answer>),
+    /// Not now.
+    Trouble,
+}
+
+impl Cursor {
+    /// Takes note of an event; false when it has been seen before (RES-09).
+    pub(crate) fn advance(&mut self, item: &Item) -> bool {
+        self.retry = item.retry.or(self.retry);
+        let Some(id) = &item.id else { return true };
+        if self.seen.len() >= SEEN_MAX {
+            self.seen.clear();
+        }
+        self.last = Some(id.clone()).filter(|id| !id.is_empty());
+        let is_new = self.seen.insert(id.clone());
+        if is_new {
+            self.empty = 0;
+        }
+        is_new || id.is_empty()
+    }
+
+    /// The id to continue behind.
+    pub(crate) fn last(&self) -> Option<&str> {
+        self.last.as_deref()
+    }
+
+    /// How long to wait before a connection is made again.
+    pub(crate) fn delay(&self) -> Duration {
+        self.retry.unwrap_or(RETRY_DEFAULT).min(RETRY_MAX)
+    }
+
+    /// Continues the stream. `pausing`: the upstream ended it in good order, and whoever reads the
+    /// events is told so before the wait.
+    pub(crate) async fn resume(
+        &mut self,
+        line: &Arc<HttpLine>,
+        clock: &mut CallClock,
+        pausing: Option<&Sink>,
+    ) -> Result<Answer, Fault> {
+        if self.last.is_none() || self.empty >= EMPTY_MAX {
+            return Err(Fault::Broken);
+        }
+        self.empty += 1;
+        if let Some(sink) = pausing {
+            sink.send(Event::Paused { retry: self.retry }).await;
+        }
+        let mut delay = self.delay();
+        let trouble_ends = Instant::now() + delay + TROUBLE_MAX;
+        loop {
+            clock.touch(); // the pause is the upstream's, and bounded here
+            clock.bound(sleep(delay)).await?;
+            match clock.bound(self.attempt(line)).await?? {
+                Attempt::Opened(answer) => {
+                    clock.touch();
+                    return Ok(*answer);
+                }
+                Attempt::Trouble if Instant::now() < trouble_ends => {
+                    let least = Duration::from_millis(500);
+                    let asked = self.retry.unwrap_or_default().min(RETRY_MAX);
+                    delay = (delay * 2).clamp(least, Duration::from_secs(8)).max(asked);
+                }
+                Attempt::Trouble => return Err(Fault::Broken),
+            }
+        }
+    }
+
+    async fn attempt(&self, line: &HttpLine) -> Result<Attempt, Fault> {
+        let headers = line.get_headers(self.last());
+        let response = match line.wire.send(&http::Method::GET, &headers, &[]).await {
+            Ok(response) => response,
+            Err(Fault::NotSent(_) | Fault::Broken) => return Ok(Attempt::Trouble),
+            Err(fault) => return Err(fault),
+        };
+        let status = response.status();
+        if status.is_success() {
+            let answer = Answer::new(response, line.wire.max_response())?;
+            let is_stream = answer.is_stream();
+            return is_stream
+                .then(|| Attempt::Opened(Box::new(answer)))
+                .ok_or(Fault::Broken);
+        }
+        if status == StatusCode::CONFLICT
+            || status == StatusCode::TOO_MANY_REQUESTS
+            || status.is_server_error()
+        {
+            return Ok(Attempt::Trouble);
+        }
+        // the session is gone (404) or has no streams (405): the outcome is unknown
+        Err(Fault::Broken)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item(id: Option<&str>, retry: Option<u64>) -> Item {
+        Item {
+            frames: Ok(Vec::new()),
+            id: id.map(str::to_owned),
+            retry: retry.map(Duration::from_millis),
+        }
+    }
+
+    /// RES-09, EL-28: events are told apart by id; those without one are always new.
+    #[test]
+    fn res_09_repeated_events_are_dropped_by_id() {
+        let mut cursor = Cursor::default();
+        assert!(cursor.advance(&item(Some("a"), None)));
+        assert!(cursor.advance(&item(None, None)));
+        assert!(cursor.advance(&item(Some("b"), None)));
+        assert!(!cursor.advance(&item(Some("b"), None)));
+        assert!(cursor.advance(&item(None, None)));
+        assert_eq!(cursor.last(), Some("b"));
+        assert!(cursor.advance(&item(Some(""), None)), "an empty id resets");
+        assert_eq!(cursor.last(), None);
+    }
+
+    /// SSE-06: `retry` is obeyed up to thirty seconds.
+    #[test]
+    fn sse_06_retry_is_obeyed_within_bounds() {
+        let mut cursor = Cursor::default();
+        assert_eq!(cursor.delay(), RETRY_DEFAULT);
+        cursor.advance(&item(None, Some(250)));
+        assert_eq!(cursor.delay(), Duration::from_millis(250));
+        cursor.advance(&item(None, None));
+        assert_eq!(cursor.delay(), Duration::from_millis(250));
+        cursor.advance(&item(None, Some(90_000)));
+        assert_eq!(cursor.delay(), RETRY_MAX);
+    }
+}

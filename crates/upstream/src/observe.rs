@@ -1,0 +1,134 @@
+//! What is counted about upstreams, in one place.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+use tokio::time::Instant;
+use vestibule_exchange::{Final, Outbound};
+use vestibule_metrics::Metrics;
+use vestibule_terms::{Method, Outcome, Record, TenantId, UpstreamId};
+
+/// Largest tool result that is looked through for `isError`.
+const LOOK_WITHIN: usize = 64 * 1024;
+
+/// Counts what happens at one upstream.
+pub(crate) struct Observe {
+    metrics: Metrics,
+    tenant: TenantId,
+    upstream: UpstreamId,
+    /// 0 unknown, 1 down, 2 up: the gauge is written at changes only.
+    state: AtomicU8,
+    violations: AtomicU64,
+}
+
+/// Measures one call; counts it as cancelled when it is dropped before its end.
+pub(crate) struct Measured {
+    observe: std::sync::Arc<crate::link::Link>,
+    record: Record,
+    method: Method,
+    since: Instant,
+    outcome: Outcome,
+}
+
+// === impl Observe ===
+
+impl Observe {
+    pub(crate) fn new(metrics: Metrics, tenant: TenantId, upstream: UpstreamId) -> Self {
+        Self {
+            metrics,
+            tenant,
+            upstream,
+            state: AtomicU8::new(0),
+            violations: AtomicU64::new(0),
+        }
+    }
+
+    /// The upstream answered, or could not be reached.
+    pub(crate) fn reached(&self, up: bool) {
+        let now = if up { 2 } else { 1 };
+        let before = self.state.swap(now, Ordering::Relaxed);
+        if before == now {
+            return;
+        }
+        self.metrics.upstream_up(&self.tenant, &self.upstream, up);
+        match (before, up) {
+            (_, false) => tracing::warn!(upstream.id = %self.upstream, "upstream is down"),
+            (1, true) => tracing::info!(upstream.id = %self.upstream, "upstream is up again"),
+            (_, true) => {}
+        }
+    }
+
+    /// The upstream said something that it must not say. Logged ever more seldom: it may do so in
+    /// every event.
+    pub(crate) fn violated(&self, what: &'static str) {
+        let times = self.violations.fetch_add(1, Ordering::Relaxed) + 1;
+        if times.is_power_of_two() {
+            tracing::warn!(upstream.id = %self.upstream, times, "an upstream broke the protocol: {what}");
+        }
+    }
+
+    /// The upstream exists no more.
+    pub(crate) fn forget(&self) {
+        self.metrics.forget_upstream(&self.tenant, &self.upstream);
+    }
+
+    fn ended(&self, method: Method, outcome: Outcome, since: Instant) {
+        let pair = (&self.tenant, &self.upstream);
+        self.metrics
+            .upstream_request(pair, method, outcome, since.elapsed());
+    }
+}
+
+// === impl Measured ===
+
+impl Measured {
+    /// The call begins.
+    pub(crate) fn begin(link: &std::sync::Arc<crate::link::Link>, outbound: &Outbound) -> Self {
+        outbound.record.enter("upstream");
+        outbound.record.set_upstream(outbound.upstream.clone());
+        Self {
+            observe: std::sync::Arc::clone(link),
+            record: outbound.record.clone(),
+            method: outbound.method,
+            since: Instant::now(),
+            outcome: Outcome::Cancelled,
+        }
+    }
+
+    /// The call ends so.
+    pub(crate) fn end(mut self, end: &Final) {
+        self.outcome = outcome(end, self.method);
+    }
+}
+
+impl Drop for Measured {
+    fn drop(&mut self) {
+        self.record.add_upstream_time(self.since.elapsed());
+        self.observe
+            .observe()
+            .ended(self.method, self.outcome, self.since);
+    }
+}
+
+fn outcome(end: &Final, method: Method) -> Outcome {
+    match end {
+        Final::Message(draft) => {
+            let frame = draft.frame();
+            let Some(result) = frame.result() else {
+                return Outcome::RpcError;
+            };
+            let is_error = method == Method::ToolsCall
+                && result.len() <= LOOK_WITHIN
+                && frame
+                    .member(result, "isError")
+                    .is_some_and(|v| frame.text(v) == b"true");
+            if is_error {
+                Outcome::ToolError
+            } else {
+                Outcome::Ok
+            }
+        }
+        Final::Error(error) => error.outcome(),
+        Final::View(_) | Final::List(_) | Final::Empty => Outcome::Ok,
+        Final::Cancelled => Outcome::Cancelled,
+    }
+}
