@@ -18,3 +18,11 @@ mod testing;
 pub use clock::serve_clock;
 pub use files::run_files;
 pub use notes::serve_notes;
+
+/// A loopback port of the system's choice, for [`serve_notes`] and [`serve_clock`].
+///
+/// # Errors
+/// No port is free.
+pub async fn any_port() -> std::io::Result<tokio::net::TcpListener> {
+    tokio::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await
+}

@@ -50,6 +50,7 @@ pub struct App {
     targets: Arc<ArcSwap<Targets>>,
     upstreams: Upstreams,
     client: Client,
+    catalog: Arc<Catalog>,
     guard: AddressGuard,
     supervisor: Supervisor,
     readiness: Readiness,
@@ -152,7 +153,11 @@ impl App {
             sealer.clone(),
             Arc::clone(&clock),
         ));
-        let router = Router::new(Arc::clone(&connector), catalog, metrics.clone());
+        let router = Router::new(
+            Arc::clone(&connector),
+            Arc::clone(&catalog),
+            metrics.clone(),
+        );
         let interact = Interact::new(router, connector, sealer.clone(), Arc::clone(&clock));
         let back = interact.backchannel();
         let rooms = SessionRooms {
@@ -194,6 +199,7 @@ impl App {
             targets,
             upstreams,
             client,
+            catalog,
             guard,
             supervisor,
             readiness,
@@ -224,6 +230,9 @@ impl App {
         self.client.adopt(policy);
         self.targets.store(Arc::new(targets));
         self.upstreams.refresh();
+        let known = self.targets.load();
+        self.catalog
+            .retain(|tenant, upstream| known.get(tenant, upstream).is_some());
         self.keys.store(Arc::new(keys));
         self.plans.store(Arc::new(plans));
         let kept = self.fixed.differences(&Fixed::of(checked));

@@ -17,6 +17,8 @@ pub(crate) fn after(fault: &Fault, method: Method, attempt: u32) -> Option<Durat
         return None;
     }
     match fault {
+        // Whoever listens has missed something and must hear of it: he opens the next one (SUB-05).
+        Fault::Broken if method == Method::SubscriptionsListen => None,
         Fault::Broken => Some(Duration::ZERO),
         Fault::Busy(Some(after)) if *after <= PATIENCE => Some(*after),
         Fault::Busy(_)
@@ -46,6 +48,7 @@ mod tests {
         assert_eq!(after(&broken, Method::ToolsList, 1), None);
         assert_eq!(after(&broken, Method::ToolsCall, 0), None);
         assert_eq!(after(&Fault::Timeout, Method::ToolsList, 0), None);
+        assert_eq!(after(&broken, Method::SubscriptionsListen, 0), None);
     }
 
     /// STA-28: Retry-After is honoured up to five seconds, for repeatable methods.

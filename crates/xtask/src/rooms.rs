@@ -97,6 +97,7 @@ const ROOMS: &[(&str, &[&str])] = &[
         ],
     ),
     ("testkit", &["terms", "frame"]),
+    ("loadtests", &["terms", "frame"]),
     ("xtask", &[]),
 ];
 
@@ -113,11 +114,11 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("kube", &["operator"]),
     ("hyper-rustls", &["egress"]),
     ("rmcp", &["testkit"]),
-    ("anyhow", &["gateway", "testkit", "xtask"]),
+    ("anyhow", &["gateway", "testkit", "loadtests", "xtask"]),
 ];
 
 /// Rooms whose sources may bind a listening socket (tests aside).
-const ACCEPTS: &[&str] = &["listener", "admin", "examples", "testkit"];
+const ACCEPTS: &[&str] = &["listener", "admin", "examples", "testkit", "loadtests"];
 
 /// Checks the workspace; the error names every wrong edge and what to do about it.
 pub(crate) fn check(root: &Path) -> Result<String> {

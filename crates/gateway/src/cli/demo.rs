@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, anyhow};
-use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
+use vestibule_examples::any_port;
 use vestibule_registry::Checked;
 use vestibule_registry::checked::LogFormat;
 
@@ -20,6 +20,8 @@ use super::transcript::{self, Transcript};
 use crate::app::{Address, Addresses, App, Bound};
 use crate::logs;
 use crate::shutdown::{Stop, StopSignals, Timing};
+
+const NO_PORT: &str = "no free loopback port";
 
 /// A stop of the demo waits for nobody else.
 const TIMING: Timing = Timing {
@@ -81,7 +83,8 @@ struct Examples {
 impl Examples {
     async fn start() -> anyhow::Result<Self> {
         let over = CancellationToken::new();
-        let (notes, clock) = (any_port().await?, any_port().await?);
+        let notes = any_port().await.context(NO_PORT)?;
+        let clock = any_port().await.context(NO_PORT)?;
         let addresses = (notes.local_addr()?, clock.local_addr()?);
         tokio::spawn(vestibule_examples::serve_notes(notes, over.clone()));
         tokio::spawn(vestibule_examples::serve_clock(clock, over.clone()));
@@ -95,12 +98,6 @@ impl Examples {
     fn stop(self) {
         self.over.cancel();
     }
-}
-
-async fn any_port() -> anyhow::Result<TcpListener> {
-    TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0))
-        .await
-        .context("no free loopback port")
 }
 
 /// The configuration of the demo, as an operator would write it.

@@ -223,6 +223,8 @@ impl Driver {
     }
 
     async fn end(mut self, end: Final) {
+        // what the upstream said before its answer, on whichever stream, goes out before it
+        self.live.mailbox.settled().await;
         let effect = std::mem::replace(&mut self.effect, Effect::None);
         let end = effect.apply(&self.shared, &self.live, end).await;
         let (first, over) = self.live.machine().finish(&self.id, self.ticket);

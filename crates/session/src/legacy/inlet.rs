@@ -2,9 +2,10 @@
 //! (GET-03, GET-05).
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use tokio::sync::Notify;
 use vestibule_exchange::{Arrival, Inlet};
 use vestibule_frame::Draft;
 use vestibule_streamlog::{Class, Event};
@@ -21,7 +22,11 @@ const WAITING: usize = 1024;
 
 /// Arrivals of one session, taken in order by one task that lives only while there are some.
 #[derive(Debug, Default)]
-pub(crate) struct Mailbox(Mutex<Waiting>);
+pub(crate) struct Mailbox {
+    waiting: Mutex<Waiting>,
+    /// Told whenever nothing waits any more.
+    empty: Notify,
+}
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -32,7 +37,7 @@ struct Waiting {
 impl Mailbox {
     /// Queues; true when somebody has to begin to work. Gives back what found no room.
     fn put(&self, upstream: UpstreamId, arrival: Arrival) -> (bool, Option<Arrival>) {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         if waiting.queue.len() >= WAITING {
             return (false, Some(arrival));
         }
@@ -42,10 +47,25 @@ impl Mailbox {
 
     /// The next one; nothing ends the work.
     fn take(&self) -> Option<(UpstreamId, Arrival)> {
-        let mut waiting = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiting = self.lock();
         let next = waiting.queue.pop_front();
         waiting.working = next.is_some();
+        if next.is_none() {
+            self.empty.notify_waiters();
+        }
         next
+    }
+
+    /// Waits until what has arrived so far is on its way to the client.
+    pub(super) async fn settled(&self) {
+        let empty = self.empty.notified();
+        if self.lock().working {
+            empty.await;
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

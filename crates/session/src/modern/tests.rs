@@ -63,7 +63,13 @@ async fn lif_11_discover_describes_the_server() {
     assert_eq!(body["id"], 7);
     let result = &body["result"];
     assert_eq!(result["resultType"], "complete");
-    let served = ["2026-07-28", "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"];
+    let served = [
+        "2026-07-28",
+        "2025-11-25",
+        "2025-06-18",
+        "2025-03-26",
+        "2024-11-05",
+    ];
     assert_eq!(result["supportedVersions"], json!(served));
     assert_eq!(result["instructions"], "Say \"please\".");
     assert_eq!(

@@ -22,7 +22,7 @@ use super::{
     FixtureServer,
     announce::Change,
     content::{self, text},
-    polling::StreamCloser,
+    polling::{RETRY, StreamCloser},
     questions::{Asked, Question, ask, is_modern},
     rounds,
 };
@@ -155,7 +155,8 @@ async fn take_time(
 async fn reconnect(context: &RequestContext<RoleServer>) -> Result<CallToolResult, ErrorData> {
     if let Some(closer) = context.extensions.get::<StreamCloser>() {
         closer.close().await?;
-        tokio::time::sleep(STEP * 2).await;
+        // what is sent while nobody listens is lost: the client comes back first
+        tokio::time::sleep(RETRY * 2).await;
     }
     Ok(text("Reconnection test completed successfully"))
 }

@@ -17,8 +17,9 @@ use crate::legacy::{Turn, http, pipe, standalone};
 use crate::link::Link;
 use crate::running::Sink;
 
-/// How long a first call waits to know whether there is a GET stream (GET-06).
-const GET_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a first call waits to know whether there is a GET stream (GET-06), when the upstream may
+/// ask on it and when it may only tell. Some servers send the head with the first event only.
+const GET_PATIENCE: (Duration, Duration) = (Duration::from_secs(2), Duration::from_millis(500));
 
 /// Makes the call. None when the upstream turns out not to speak this era.
 pub(crate) async fn call(
@@ -74,14 +75,14 @@ async fn make_ready(
 ) -> Result<(), Fault> {
     if let Line::Http(line) = &live.line {
         let asks = !lease.session.class().is_empty();
-        if asks || (lease.session.has_inlet() && speaks_unasked(live)) {
+        let tells = lease.session.has_inlet() && speaks_unasked(live);
+        if asks || tells {
             standalone::open(link, live, line);
-        }
-        if asks {
+            let patience = if asks { GET_PATIENCE.0 } else { GET_PATIENCE.1 };
             let mut state = live.get.subscribe();
             let known = state.wait_for(|state| *state != GetStream::Opening);
             // a stream that cannot be opened in time is no reason to refuse the call
-            let _unknown = clock.bound(timeout(GET_PATIENCE, known)).await?;
+            let _unknown = clock.bound(timeout(patience, known)).await?;
         }
     }
     set_level(link, live, outbound, clock).await

@@ -216,20 +216,15 @@ impl Peer {
         }
     }
 
-    /// A log message outside of every stream belongs to the one open call, if there is just one.
+    /// A log message outside of every call's stream. A client with a session of its own gets it
+    /// outside of every call too; on a shared session it is the one open call's, if there is one.
     fn logged(&self, frame: Frame) {
-        match self.calls.only() {
-            Some(call) => {
-                self.calls.tell(&call, Word::Note(Method::Message, frame));
-            }
-            None => {
-                if let Some(level) = ear::log_level(&frame) {
-                    self.arrive(Arrival::Log {
-                        level,
-                        message: Draft::new(frame),
-                    });
-                }
-            }
+        let private = matches!(self.owner.sharing, Sharing::Session(_));
+        if let Some(call) = self.calls.only().filter(|_| !private) {
+            self.calls.tell(&call, Word::Note(Method::Message, frame));
+        } else if let Some(level) = ear::log_level(&frame) {
+            let message = Draft::new(frame);
+            self.arrive(Arrival::Log { level, message });
         }
     }
 

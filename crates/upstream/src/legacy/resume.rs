@@ -1,7 +1,7 @@
 //! A stream that ended before its answer is continued by a GET with the last event id, when the
 //! upstream numbers its events (RES-08, SSE-06, EL-28). Without ids nobody knows what happened.
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -31,7 +31,9 @@ const SEEN_MAX: usize = 4096;
 pub(crate) struct Cursor {
     last: Option<String>,
     retry: Option<Duration>,
-    seen: HashSet<String>,
+    /// Ids of messages, with the connection that brought each first.
+    seen: HashMap<String, u32>,
+    connection: u32,
     empty: u32,
 }
 
@@ -43,19 +45,35 @@ enum Attempt {
 }
 
 impl Cursor {
-    /// Takes note of an event; false when it has been seen before (RES-09).
+    /// Takes note of an event; false when an earlier connection has brought its message (RES-09).
+    ///
+    /// Only messages are told apart so: some servers give their first message the id of the empty
+    /// event before it, and within one connection nothing is ever repeated.
     pub(crate) fn advance(&mut self, item: &Item) -> bool {
         self.retry = item.retry.or(self.retry);
         let Some(id) = &item.id else { return true };
+        self.last = Some(id.clone()).filter(|id| !id.is_empty());
+        let is_message = item
+            .frames
+            .as_ref()
+            .map_or(true, |frames| !frames.is_empty());
+        if id.is_empty() || !is_message {
+            return true;
+        }
         if self.seen.len() >= SEEN_MAX {
             self.seen.clear();
         }
-        self.last = Some(id.clone()).filter(|id| !id.is_empty());
-        let is_new = self.seen.insert(id.clone());
+        let first = *self.seen.entry(id.clone()).or_insert(self.connection);
+        let is_new = first == self.connection;
         if is_new {
             self.empty = 0;
         }
-        is_new || id.is_empty()
+        is_new
+    }
+
+    /// Another connection begins: what it repeats is to be told apart.
+    pub(crate) fn connected(&mut self) {
+        self.connection += 1;
     }
 
     /// The id to continue behind.
@@ -90,6 +108,7 @@ impl Cursor {
             clock.bound(sleep(delay)).await?;
             match clock.bound(self.attempt(line)).await?? {
                 Attempt::Opened(answer) => {
+                    self.connected();
                     clock.touch();
                     return Ok(*answer);
                 }
@@ -131,11 +150,15 @@ impl Cursor {
 
 #[cfg(test)]
 mod tests {
+    use vestibule_frame::{Frame, Limits, encode};
+
     use super::*;
 
     fn item(id: Option<&str>, retry: Option<u64>) -> Item {
+        let message = encode::notification("notifications/message", None);
+        let frame = Frame::parse(message, &Limits::default()).unwrap();
         Item {
-            frames: Ok(Vec::new()),
+            frames: Ok(vec![frame]),
             id: id.map(str::to_owned),
             retry: retry.map(Duration::from_millis),
         }
@@ -148,11 +171,27 @@ mod tests {
         assert!(cursor.advance(&item(Some("a"), None)));
         assert!(cursor.advance(&item(None, None)));
         assert!(cursor.advance(&item(Some("b"), None)));
+        cursor.connected();
         assert!(!cursor.advance(&item(Some("b"), None)));
         assert!(cursor.advance(&item(None, None)));
         assert_eq!(cursor.last(), Some("b"));
         assert!(cursor.advance(&item(Some(""), None)), "an empty id resets");
         assert_eq!(cursor.last(), None);
+    }
+
+    /// SSE-02: an empty event only sets the position: a message of the same id is no repetition.
+    #[test]
+    fn sse_02_a_message_with_the_id_of_an_empty_event_is_new() {
+        let mut cursor = Cursor::default();
+        let priming = Item {
+            frames: Ok(Vec::new()),
+            ..item(Some("0"), None)
+        };
+        assert!(cursor.advance(&priming));
+        assert!(cursor.advance(&item(Some("0"), None)));
+        cursor.connected();
+        assert!(!cursor.advance(&item(Some("0"), None)));
+        assert_eq!(cursor.last(), Some("0"));
     }
 
     /// SSE-06: `retry` is obeyed up to thirty seconds.

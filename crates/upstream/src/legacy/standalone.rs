@@ -74,6 +74,7 @@ impl Reader {
         loop {
             match self.attempt(&cursor).await {
                 Attempt::Opened(answer) => {
+                    cursor.connected();
                     failures = 0;
                     self.live.get.send_replace(GetStream::Open);
                     self.read(*answer, &mut cursor).await;
