@@ -259,7 +259,8 @@ impl Id {
 
     /// An id from a JSON token of any length; none unless it is a string or an integer.
     pub fn from_token(token: Bytes) -> Option<Id> {
-        Id::is_token(&token, usize::MAX).then_some(Id(token))
+        let text = simdutf8::basic::from_utf8(&token).is_ok();
+        (text && Id::is_token(&token, usize::MAX)).then_some(Id(token))
     }
 
     /// A string id.

@@ -129,6 +129,13 @@ impl Value {
         }
     }
 
+    fn is_object(&self) -> bool {
+        match self {
+            Value::Bytes(bytes) => bytes.trim_ascii_start().starts_with(b"{"),
+            Value::Object(_) => true,
+        }
+    }
+
     /// The members of the object this is or becomes.
     fn members(&mut self) -> &mut Vec<(String, Value)> {
         if let Value::Bytes(bytes) = self {
@@ -159,8 +166,12 @@ impl Value {
         }
     }
 
+    /// Takes out what is below; a value that is no object has nothing below and stays.
     pub(super) fn remove(&mut self, path: &[&str]) {
         let [key, below @ ..] = path else { return };
+        if !self.is_object() {
+            return;
+        }
         let members = self.members();
         if below.is_empty() {
             members.retain(|(earlier, _)| earlier != key);

@@ -139,6 +139,20 @@ fn a_meta_that_was_set_or_replaced_as_a_whole_can_be_edited_further() {
     assert!(text(&second).contains(r#"{"_meta":{"p":1,"s":3}}"#));
 }
 
+/// Found by fuzzing: removing what is below a scalar that was put in made an empty object of it.
+#[test]
+fn nothing_is_removed_below_a_value_that_is_no_object() {
+    let mut draft = draft(CALL);
+    draft.set_at(&["params", "name"], bytes("[1]"));
+    draft.remove_at(&["params", "name", "a"]);
+    draft.set_at(&["params", "_meta"], bytes(" {\"a\":1,\"b\":2}"));
+    draft.remove_at(&["params", "_meta", "a"]);
+    draft.remove_at(&["params", "_meta", "b", "c"]);
+    let edited = text(&draft);
+    assert!(edited.contains(r#""name":[1],"#), "{edited}");
+    assert!(edited.contains(r#""_meta":{"b":2}"#), "{edited}");
+}
+
 #[test]
 fn of_duplicate_members_none_survives_an_edit() {
     let start = r#"{"jsonrpc":"2.0","id":1,"result":{"a":1,"\u0061":2,"b":3,"a":4}}"#;

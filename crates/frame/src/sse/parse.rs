@@ -50,7 +50,8 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser that refuses events whose lines are larger than `max_event` bytes.
+    /// A parser that refuses an event when the data it has and the line that follows are together
+    /// larger than `max_event` bytes, however the stream is cut.
     pub fn new(max_event: usize) -> Parser {
         Parser {
             max_event,
@@ -87,13 +88,14 @@ impl Parser {
                 }
                 continue;
             }
+            self.check_size(line.len())?;
             self.field(&line);
-            self.check_size(0)?;
         }
         self.check_size(self.buffer.len())?;
         Ok(None)
     }
 
+    /// Counts a line as a whole, so that it makes no difference whether it arrived in pieces.
     fn check_size(&mut self, unread: usize) -> Result<(), SseError> {
         let joined = self.joined.as_ref().map_or(0, BytesMut::len);
         let data = self.event.data.as_ref().map_or(joined, Bytes::len);

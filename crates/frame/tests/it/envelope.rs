@@ -153,6 +153,8 @@ fn frm_04_case_53_ids_of_different_types_differ_and_spellings_do_not() {
             "{token:?}"
         );
     }
+    // Found by fuzzing: bytes that are no text passed as long as they had no escape.
+    assert_eq!(Id::from_token(Bytes::from_static(b"\"\x8e\"")), None);
 }
 
 #[test]

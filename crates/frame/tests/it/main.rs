@@ -2,6 +2,8 @@
 
 mod corpus;
 mod envelope;
+mod fidelity;
+mod generate;
 mod grammar;
 mod properties;
 mod response;

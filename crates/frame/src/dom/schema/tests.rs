@@ -34,6 +34,25 @@ fn xmh_02_xmh_03_annotations_are_found_through_properties_only() {
     assert_eq!(annotated(r#"{"type":"object"}"#), []);
 }
 
+/// T02. Found by fuzzing: a client that takes the last of two members, as nearly all do, must not see
+/// another annotation than the gateway.
+#[test]
+fn t02_of_duplicate_members_of_a_schema_the_last_counts() {
+    let twice = r#"{"properties":{
+        "a":{"type":"string","x-mcp-header":"First","x-mcp-head\u0065r":"Last"},
+        "b":{"type":"integer","x-mcp-header":"Gone"},
+        "b":{"type":"integer"}
+    },"type":"array","type":"object"}"#;
+    let found = annotated(twice);
+    let names: Vec<&str> = found.iter().map(|one| one.header.as_str()).collect();
+    assert_eq!(names, ["Last"]);
+    assert!(object_schema(twice.as_bytes()).is_ok());
+    // Beyond the few members that small objects keep in order, too.
+    let many: String = (0..100).map(|n| format!(r#""k{n}":1,"#)).collect();
+    let large = format!(r#"{{{many}"type":"object",{many}"type":"string"}}"#);
+    assert!(object_schema(large.as_bytes()).is_err());
+}
+
 #[test]
 fn xmh_03_an_annotation_anywhere_else_spoils_the_tool() {
     let property = r#"{"type":"string","x-mcp-header":"A"}"#;

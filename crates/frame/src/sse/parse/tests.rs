@@ -206,3 +206,24 @@ proptest! {
         prop_assert!(whole.iter().all(|event| event.data.as_ref().is_none_or(|data| !data.is_empty())));
     }
 }
+
+/// Found by fuzzing: a line that arrived in pieces was counted with its field name, one that arrived
+/// whole without.
+#[test]
+fn sse_02_the_cap_is_the_same_wherever_a_line_is_cut() {
+    let line = b"data: 123456\n\n";
+    for cap in [11, 12] {
+        for cut in 0..line.len() {
+            let mut parser = Parser::new(cap);
+            let (head, tail) = line.split_at(cut);
+            parser.push(head);
+            let mut outcome = parser.next_event();
+            if outcome == Ok(None) {
+                parser.push(tail);
+                outcome = parser.next_event();
+            }
+            let fits = cap == 12;
+            assert_eq!(outcome.is_ok(), fits, "cap {cap}, cut {cut}");
+        }
+    }
+}
