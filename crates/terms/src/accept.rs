@@ -10,6 +10,9 @@ pub struct Accepts {
     /// Whether the client named `text/event-stream` itself, not by a wildcard or by silence: what
     /// tells a client that opens a stream from one that only looks at an address.
     pub sse_named: bool,
+    /// Whether the client would rather have a stream: it names both forms, the stream with the
+    /// greater weight, or first at the same weight.
+    pub sse_first: bool,
 }
 
 impl Accepts {
@@ -18,7 +21,13 @@ impl Accepts {
         json: true,
         sse: true,
         sse_named: false,
+        sse_first: false,
     };
+
+    /// Whether an answer that could be either form should be a stream.
+    pub const fn wants_stream(self) -> bool {
+        self.sse && (!self.json || self.sse_first)
+    }
 
     /// Whether no form we have is acceptable.
     pub const fn nothing(self) -> bool {

@@ -35,6 +35,9 @@ pub struct Principal {
     pub servers: Arc<[ServerId]>,
     /// How the caller proved who he is.
     pub proof: Proof,
+    /// SHA-256 of the credential he showed, where there is one: tells later whether it is still
+    /// accepted.
+    pub credential: Option<Arc<[u8; 32]>>,
 }
 
 impl Principal {
@@ -49,6 +52,7 @@ impl Principal {
             scopes: Arc::new([]),
             servers: Arc::new([]),
             proof: Proof::None,
+            credential: None,
         }
     }
 

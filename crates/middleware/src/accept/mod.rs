@@ -125,6 +125,26 @@ mod tests {
         }
     }
 
+    /// HTR-06: of two forms that are both accepted, weight and then order say which is preferred.
+    #[tokio::test]
+    async fn htr_06_a_stream_is_preferred_by_weight_and_order() {
+        for (accept, stream) in [
+            ("application/json, text/event-stream", false),
+            ("text/event-stream, application/json", true),
+            ("application/json;q=0.5, text/event-stream", true),
+            ("text/event-stream;q=0.5, application/json", false),
+            ("text/event-stream, */*", false),
+            ("text/event-stream", true),
+            ("application/json", false),
+            ("*/*", false),
+        ] {
+            let head = [("content-type", "application/json"), ("accept", accept)];
+            let outcome = send("POST", &head).await;
+            let fact = outcome.seen.fact::<Accepts>().unwrap();
+            assert_eq!(fact.wants_stream(), stream, "{accept}");
+        }
+    }
+
     /// Case 97, HDR-04: a body is JSON or it is refused; nothing in between goes unchecked.
     #[tokio::test]
     async fn case_97_hdr_04_only_json_is_taken() {

@@ -4,8 +4,8 @@ use http::HeaderMap;
 use http::header::ACCEPT;
 use vestibule_terms::Accepts;
 
-/// What the client accepts: for each of our two forms the most specific range decides, and only
-/// whether its weight is zero.
+/// What the client accepts: for each of our two forms the most specific range decides, by whether
+/// its weight is zero. Weights and order decide which form it would rather have.
 pub fn accepts(headers: &HeaderMap) -> Accepts {
     let lines = headers.get_all(ACCEPT).iter();
     let ranges: Vec<Range<'_>> = lines
@@ -21,7 +21,23 @@ pub fn accepts(headers: &HeaderMap) -> Accepts {
         json: weight(&ranges, "application", "json").is_some_and(|(_, wanted)| wanted),
         sse: sse.is_some_and(|(_, wanted)| wanted),
         sse_named: sse == Some((EXACT, true)),
+        sse_first: prefers_stream(&ranges),
     }
+}
+
+/// Whether both forms are named, and the stream weighs more, or as much and stands first.
+fn prefers_stream(ranges: &[Range<'_>]) -> bool {
+    let named = |kind, subkind| {
+        ranges
+            .iter()
+            .position(|range| range.names(kind, subkind) == Some(EXACT))
+    };
+    let (Some(stream), Some(json)) = (named("text", "event-stream"), named("application", "json"))
+    else {
+        return false;
+    };
+    let (weight, other) = (ranges[stream].weight, ranges[json].weight);
+    weight > other || (weight == other && weight > 0 && stream < json)
 }
 
 /// How specific a range is that names the type itself.
@@ -32,6 +48,8 @@ struct Range<'a> {
     kind: &'a str,
     subkind: &'a str,
     wanted: bool,
+    /// In thousandths.
+    weight: u16,
 }
 
 impl<'a> Range<'a> {
@@ -41,16 +59,15 @@ impl<'a> Range<'a> {
         let weight = parts
             .filter_map(|part| part.split_once('='))
             .find(|(name, _)| name.trim().eq_ignore_ascii_case("q"));
-        let refused = weight.is_some_and(|(_, value)| {
-            value
-                .trim()
-                .parse::<f32>()
-                .is_ok_and(|weight| weight <= 0.0)
-        });
+        // a weight that is no number says nothing
+        let weight = weight
+            .and_then(|(_, value)| thousandths(value.trim()))
+            .unwrap_or(1000);
         Some(Self {
             kind: kind.trim(),
             subkind: subkind.trim(),
-            wanted: !refused,
+            wanted: weight > 0,
+            weight,
         })
     }
 
@@ -67,6 +84,12 @@ impl<'a> Range<'a> {
         }
         self.subkind.eq_ignore_ascii_case(subkind).then_some(EXACT)
     }
+}
+
+/// A weight in thousandths, at most one.
+fn thousandths(text: &str) -> Option<u16> {
+    let weight = text.parse::<f32>().ok()?.clamp(0.0, 1.0);
+    (0..=1000).find(|thousandths| f32::from(*thousandths) >= weight * 1000.0)
 }
 
 /// The most specific word on a type; among equals, a yes wins.

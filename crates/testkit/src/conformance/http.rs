@@ -10,7 +10,7 @@ use tokio::{net::TcpListener, task::JoinHandle};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    Eras, FixtureServer, era, plain,
+    Eras, FixtureServer, era,
     polling::{PollingSessions, RETRY},
     server::Shared,
 };
@@ -84,6 +84,5 @@ fn router(eras: Eras, stop: &CancellationToken) -> Router {
         StreamableHttpService::new(instance, Arc::new(PollingSessions::default()), config);
     Router::new()
         .route_service("/mcp", service)
-        .layer(middleware::from_fn(plain::lists))
         .layer(middleware::from_fn_with_state(eras, era::gate))
 }

@@ -12,7 +12,6 @@ mod catalog;
 mod content;
 mod era;
 mod http;
-mod plain;
 mod polling;
 mod questions;
 mod rounds;
