@@ -34,6 +34,11 @@ impl KeyHash {
         Self(bytes)
     }
 
+    /// The hash itself; kept out of sight like the key.
+    pub(crate) const fn bytes(self) -> [u8; 32] {
+        self.0
+    }
+
     /// Equality whose time does not depend on where the two differ.
     fn matches(&self, other: &KeyHash) -> bool {
         self.0.ct_eq(&other.0).into()
@@ -122,7 +127,16 @@ pub(crate) fn accept(
     server: &ServerId,
     clock: &dyn Clock,
 ) -> Result<(), Refusal> {
-    let presented = KeyHash::of(key);
+    accept_hash(KeyHash::of(key), record, server, clock)
+}
+
+/// The same for a key of which only the hash was kept.
+pub(crate) fn accept_hash(
+    presented: KeyHash,
+    record: Option<&ApiKey>,
+    server: &ServerId,
+    clock: &dyn Clock,
+) -> Result<(), Refusal> {
     let nobody = KeyHash([0; 32]);
     let current = record.map_or(&nobody, |record| &record.hash);
     let is_current = presented.matches(current);

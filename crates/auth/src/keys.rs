@@ -49,6 +49,19 @@ impl Keys {
         self.tenants.get(tenant)
     }
 
+    /// The next moment after `now` (milliseconds) at which a key stops being accepted.
+    pub fn next_expiry(&self, now: u64) -> Option<u64> {
+        let keys = self.tenants.values().flat_map(|access| match access {
+            Access::Open => None,
+            Access::Keys(keys) => Some(keys.values()),
+        });
+        keys.flatten()
+            .flat_map(|key| [key.expires, key.previous.map(|(_, until)| until)])
+            .flatten()
+            .filter(|moment| *moment > now)
+            .min()
+    }
+
     /// A shared, swappable handle on this snapshot.
     pub fn shared(self) -> SharedKeys {
         Arc::new(arc_swap::ArcSwap::from_pointee(self))

@@ -10,4 +10,4 @@ pub mod verify;
 
 pub use api_key::{ApiKey, KeyHash};
 pub use keys::{Access, Keys, SharedKeys};
-pub use verify::{Presented, verify};
+pub use verify::{Presented, still_accepted, verify};

@@ -10,7 +10,7 @@ use http::header::AUTHORIZATION;
 use vestibule_terms::principal::{Principal, Proof};
 use vestibule_terms::{Clock, Reject, ServerId, TenantId};
 
-use crate::api_key::{self, ApiKey, Refusal};
+use crate::api_key::{self, ApiKey, KeyHash, Refusal};
 use crate::keys::{Access, Keys};
 
 /// The credential-bearing parts of a request.
@@ -54,10 +54,32 @@ pub fn verify(
     let record = records.and_then(|records| records.get(id));
     api_key::accept(token, record, server, clock).map_err(refuse)?;
     let record = record.ok_or_else(|| refuse(Refusal::Unknown))?;
-    Ok(principal(tenant, record))
+    Ok(principal(tenant, record, KeyHash::of(token)))
 }
 
-fn principal(tenant: &TenantId, record: &ApiKey) -> Principal {
+/// Whether the credential that made `principal` would still open `server`: what was let in before
+/// a change of the keys, or before a key expired, ends with it (AUT-23).
+pub fn still_accepted(
+    keys: &Keys,
+    clock: &dyn Clock,
+    principal: &Principal,
+    server: &ServerId,
+) -> bool {
+    match (keys.access(&principal.tenant), &principal.credential) {
+        (Some(Access::Open), None) => true,
+        (Some(Access::Keys(records)), Some(shown)) => {
+            let shown = KeyHash::from_sha256(**shown);
+            let mut records = records.values();
+            records.any(|record| {
+                record.subject == principal.subject
+                    && api_key::accept_hash(shown, Some(record), server, clock).is_ok()
+            })
+        }
+        (Some(Access::Open) | None, _) | (Some(Access::Keys(_)), None) => false,
+    }
+}
+
+fn principal(tenant: &TenantId, record: &ApiKey, shown: KeyHash) -> Principal {
     Principal {
         issuer: Arc::from("key:"),
         subject: Arc::clone(&record.subject),
@@ -65,6 +87,7 @@ fn principal(tenant: &TenantId, record: &ApiKey) -> Principal {
         scopes: Arc::clone(&record.scopes),
         servers: Arc::clone(&record.servers),
         proof: Proof::Key,
+        credential: Some(Arc::new(shown.bytes())),
         ..Principal::anonymous(tenant.clone())
     }
 }

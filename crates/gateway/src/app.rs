@@ -32,6 +32,7 @@ use vestibule_terms::Clock;
 use vestibule_terms::clock::SystemClock;
 use vestibule_upstream::{GatewayIdentity, Targets, Upstreams};
 
+use crate::admission::Admissions;
 use crate::config;
 use crate::pipeline::{self, Before, Front};
 use crate::shutdown::Stop;
@@ -53,6 +54,7 @@ pub struct App {
     catalog: Arc<Catalog>,
     guard: AddressGuard,
     supervisor: Supervisor,
+    admissions: Admissions,
     readiness: Readiness,
     front: Front,
     fixed: Fixed,
@@ -114,24 +116,15 @@ impl Fixed {
     }
 }
 
-// === impl App ===
+/// The way out: whom upstreams may be, and the one client that reaches them.
+struct Egress {
+    targets: Arc<ArcSwap<Targets>>,
+    client: Client,
+    upstreams: Upstreams,
+}
 
-impl App {
-    /// Builds the rooms from the bottom row up.
-    pub fn build(checked: &Checked) -> anyhow::Result<Self> {
-        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
-        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), commit());
-        let sealer = Sealer::new(config::keyring(&checked.sealing)?);
-        let sessions: Arc<dyn Sessions> = Arc::new(MemorySessions::new(
-            Lifetimes::default(),
-            Arc::clone(&clock),
-        ));
-        let log: Arc<dyn StreamLog> = Arc::new(MemoryLog::new(
-            sealer.clone(),
-            vestibule_streamlog::Limits::default(),
-        ));
-        metrics.store_up(true);
-
+impl Egress {
+    fn build(checked: &Checked, metrics: &Metrics) -> anyhow::Result<Self> {
         let targets = Arc::new(ArcSwap::from_pointee(config::targets(checked)?));
         let client = Client::new(
             Arc::new(config::egress_policy(checked)?),
@@ -147,6 +140,61 @@ impl App {
             metrics.clone(),
             &identity,
         );
+        Ok(Self {
+            targets,
+            client,
+            upstreams,
+        })
+    }
+}
+
+fn sessions(clock: &Arc<dyn Clock>) -> Arc<dyn Sessions> {
+    let lifetimes = Lifetimes::default();
+    Arc::new(MemorySessions::new(lifetimes, Arc::clone(clock)))
+}
+
+fn stream_log(sealer: &Sealer) -> Arc<dyn StreamLog> {
+    let limits = vestibule_streamlog::Limits::default();
+    Arc::new(MemoryLog::new(sealer.clone(), limits))
+}
+
+/// What the layers before the session work with.
+fn before(
+    checked: &Checked,
+    metrics: &Metrics,
+    plans: &SharedPlans,
+    keys: &SharedKeys,
+    clock: Arc<dyn Clock>,
+) -> Before {
+    let guard = AddressGuard::new(
+        config::address_limit(checked),
+        config::proxies(checked),
+        metrics.clone(),
+    );
+    Before {
+        metrics: metrics.clone(),
+        plans: Arc::clone(plans),
+        keys: Arc::clone(keys),
+        hosts: checked.listen.hosts.clone().into(),
+        guard,
+        clock,
+        max_body: checked.listen.max_body,
+    }
+}
+
+// === impl App ===
+
+impl App {
+    /// Builds the rooms from the bottom row up.
+    pub fn build(checked: &Checked) -> anyhow::Result<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), commit());
+        let sealer = Sealer::new(config::keyring(&checked.sealing)?);
+        let Egress {
+            targets,
+            client,
+            upstreams,
+        } = Egress::build(checked, &metrics)?;
         let connector: Arc<dyn Connector> = Arc::new(upstreams.clone());
         let catalog = Arc::new(Catalog::new(
             Arc::clone(&connector),
@@ -160,34 +208,24 @@ impl App {
         );
         let interact = Interact::new(router, connector, sealer.clone(), Arc::clone(&clock));
         let back = interact.backchannel();
+        let plans = config::plans(checked).shared();
+        let keys = config::keys(checked).shared();
+        let admissions = Admissions::new(&plans, &keys, &clock);
         let rooms = SessionRooms {
-            sessions,
-            log,
+            sessions: sessions(&clock),
+            log: stream_log(&sealer),
             sealer,
             metrics: metrics.clone(),
             identity: Identity::new(NAME, env!("CARGO_PKG_VERSION"), Some("Vestibule")),
             clock: Arc::clone(&clock),
             caps: Arc::new(|_| Caps::default()),
+            admission: admissions.question(),
         };
+        metrics.store_up(true);
         let session = SessionService::new(interact, back, rooms);
         let supervisor = session.supervisor();
 
-        let plans = config::plans(checked).shared();
-        let keys = config::keys(checked).shared();
-        let guard = AddressGuard::new(
-            config::address_limit(checked),
-            config::proxies(checked),
-            metrics.clone(),
-        );
-        let before = Before {
-            metrics: metrics.clone(),
-            plans: Arc::clone(&plans),
-            keys: Arc::clone(&keys),
-            hosts: checked.listen.hosts.clone().into(),
-            guard: guard.clone(),
-            clock,
-            max_body: checked.listen.max_body,
-        };
+        let before = before(checked, &metrics, &plans, &keys, clock);
         let front = pipeline::build(&before, Admitted::new(session));
         let readiness = Readiness::default();
         readiness.configuration_applied();
@@ -200,8 +238,9 @@ impl App {
             upstreams,
             client,
             catalog,
-            guard,
+            guard: before.guard,
             supervisor,
+            admissions,
             readiness,
             front,
             fixed: Fixed::of(checked),
@@ -235,6 +274,7 @@ impl App {
             .retain(|tenant, upstream| known.get(tenant, upstream).is_some());
         self.keys.store(Arc::new(keys));
         self.plans.store(Arc::new(plans));
+        self.admissions.changed();
         let kept = self.fixed.differences(&Fixed::of(checked));
         Ok(kept
             .into_iter()
@@ -305,6 +345,7 @@ async fn serve_health(listener: Listener, health: Health, over: CancellationToke
 async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     let keeping = tokio::spawn(app.supervisor.clone().keep());
     let sweeping = tokio::spawn(Arc::clone(&app).housekeeping());
+    let admitting = tokio::spawn(app.admissions.clone().watch(app.supervisor.clone()));
     let steps = tokio::spawn({
         let (app, stop) = (Arc::clone(&app), stop.clone());
         async move {
@@ -312,6 +353,8 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
             app.readiness.start_draining();
             stop.draining.cancelled().await;
             app.supervisor.drain();
+            stop.ending.cancelled().await;
+            app.supervisor.end_calls();
         }
     });
     let service = pipeline::of_listener(app.front());
@@ -329,6 +372,7 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     }
     keeping.abort();
     sweeping.abort();
+    admitting.abort();
     steps.abort();
     app.upstreams.shutdown().await;
     drained.cut == 0

@@ -10,6 +10,7 @@
 //! - [`logs`]: where log lines go;
 //! - [`cli`]: the commands.
 
+mod admission;
 pub mod app;
 pub mod cli;
 pub mod config;

@@ -15,7 +15,10 @@ pub const FILTER_VARIABLE: &str = "VESTIBULE_LOG";
 /// `default` is the filter where the environment names none.
 pub fn start(format: LogFormat, default: &str) {
     let filter = EnvFilter::try_from_env(FILTER_VARIABLE).unwrap_or_else(|_| default.into());
-    let lines = fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let lines = fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let started = match format {
         LogFormat::Text => lines.with_target(true).try_init(),
         LogFormat::Json => lines.json().flatten_event(true).try_init(),

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, info, warn};
@@ -24,8 +24,33 @@ const SETTLE: Duration = Duration::from_millis(100);
 /// How often the file is compared where no change was reported.
 const POLL: Duration = Duration::from_secs(30);
 
-/// Watches `path` and applies it to `app` until `stop`.
-pub async fn run(app: Arc<App>, path: PathBuf, stop: CancellationToken) {
+/// The file, as it was when it was applied last.
+#[derive(Debug)]
+pub struct Watched {
+    path: PathBuf,
+    applied: Option<Vec<u8>>,
+    hangup: Signal,
+}
+
+impl Watched {
+    /// Takes over SIGHUP; to be called before the gateway says that it serves, so that the signal
+    /// never ends it. `applied` is what the file held before it was read.
+    pub fn new(path: &Path, applied: Option<Vec<u8>>) -> std::io::Result<Self> {
+        Ok(Self {
+            path: path.to_path_buf(),
+            applied,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+}
+
+/// Watches the file and applies it to `app` until `stop`.
+pub async fn run(app: Arc<App>, watched: Watched, stop: CancellationToken) {
+    let Watched {
+        path,
+        mut applied,
+        mut hangup,
+    } = watched;
     let (changed, mut changes) = mpsc::channel(1);
     let _watcher = watch(&path, changed).inspect_err(|error| {
         warn!(
@@ -33,13 +58,15 @@ pub async fn run(app: Arc<App>, path: PathBuf, stop: CancellationToken) {
             path.display()
         );
     });
-    let Ok(mut hangup) = signal(SignalKind::hangup()) else {
-        error!("cannot listen for SIGHUP; the configuration is not reloaded");
-        return;
-    };
-    let mut applied = std::fs::read(&path).ok();
+    let mut asked = false;
     loop {
-        let asked = tokio::select! {
+        // the first turn finds what changed since the start
+        let found = std::fs::read(&path).ok();
+        if asked || found != applied {
+            apply(&app, &path);
+            applied = found;
+        }
+        asked = tokio::select! {
             () = stop.cancelled() => return,
             _ = hangup.recv() => true,
             _ = changes.recv() => {
@@ -48,11 +75,6 @@ pub async fn run(app: Arc<App>, path: PathBuf, stop: CancellationToken) {
             }
             () = tokio::time::sleep(POLL) => false,
         };
-        let found = std::fs::read(&path).ok();
-        if asked || found != applied {
-            apply(&app, &path);
-            applied = found;
-        }
     }
 }
 
@@ -78,8 +100,8 @@ pub fn apply(app: &App, path: &Path) -> bool {
             }
         }
         Err(mistakes) => {
-            mistakes.iter().for_each(|mistake| error!("{mistake}"));
             app.metrics().config_reloaded(false);
+            mistakes.iter().for_each(|mistake| error!("{mistake}"));
             error!(
                 "configuration not reloaded: {} mistakes; the old one stays",
                 mistakes.len()

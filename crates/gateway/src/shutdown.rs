@@ -2,12 +2,16 @@
 //!
 //! The first SIGTERM or SIGINT starts the stop: readiness fails at once, requests are served for
 //! `shutdown.delay` while load balancers look away, then the listeners stop accepting and what is
-//! open drains for at most `shutdown.grace`. A second signal exits at once.
+//! open drains for at most `shutdown.grace`. Calls that have not ended by then end with an error of
+//! ours, and what is still open a moment later is cut. A second signal exits at once.
 
 use std::time::Duration;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
+
+/// From the end of the grace to the cut: so long the last errors may take to go out.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// The moments of a stop, in order. Every clone sees the same ones.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +20,8 @@ pub struct Stop {
     pub announced: CancellationToken,
     /// Listeners stop accepting; streams are asked to end.
     pub draining: CancellationToken,
+    /// Calls that still run end with an error.
+    pub ending: CancellationToken,
     /// Whatever is left is cut.
     pub cut: CancellationToken,
 }
@@ -37,6 +43,8 @@ impl Stop {
         tokio::time::sleep(timing.delay).await;
         self.draining.cancel();
         tokio::time::sleep(timing.grace).await;
+        self.ending.cancel();
+        tokio::time::sleep(LAST_WORDS).await;
         self.cut.cancel();
     }
 
@@ -44,6 +52,7 @@ impl Stop {
     pub fn now(&self) {
         self.announced.cancel();
         self.draining.cancel();
+        self.ending.cancel();
         self.cut.cancel();
     }
 }
@@ -94,10 +103,13 @@ mod tests {
         assert_eq!(begin.elapsed(), Duration::ZERO);
         stop.draining.cancelled().await;
         assert_eq!(begin.elapsed(), Duration::from_secs(5));
+        assert!(!stop.ending.is_cancelled());
+        stop.ending.cancelled().await;
+        assert_eq!(begin.elapsed(), Duration::from_secs(50));
         assert!(!stop.cut.is_cancelled());
         running.await.unwrap();
         assert!(stop.cut.is_cancelled());
-        assert_eq!(begin.elapsed(), Duration::from_secs(50));
+        assert_eq!(begin.elapsed(), Duration::from_millis(50_500));
     }
 
     #[tokio::test(start_paused = true)]

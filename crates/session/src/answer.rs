@@ -22,7 +22,8 @@ pub(crate) type Response = http::Response<Body>;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+/// Neither kept nor re-coded on the way (HDR-21, case 140).
+const NO_STORE: HeaderValue = HeaderValue::from_static("no-store, no-transform");
 const ACCEL_BUFFERING: HeaderName = HeaderName::from_static("x-accel-buffering");
 const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 use vestibule_store::SessionKey;
 
-use crate::legacy::{adopt, ended, leftovers, lost};
+use crate::legacy::{adopt, ended, expelled, leftovers, lost};
 use crate::room::Shared;
 
 /// How often expired sessions are looked for.
@@ -87,6 +87,19 @@ impl Supervisor {
     /// the same way at once.
     pub fn drain(&self) {
         self.0.draining.send_replace(true);
+    }
+
+    /// Ends every call that is still running with an explicit error: the last thing before
+    /// connections are cut.
+    pub fn end_calls(&self) {
+        self.0.endings.stop();
+    }
+
+    /// Ends the calls, streams and sessions of callers who are no longer let in (AUT-23): after
+    /// every change of what is accepted or served, and when a credential has expired.
+    pub async fn recheck(&self) {
+        self.0.endings.recheck();
+        expelled(&self.0).await;
     }
 
     /// Calls in flight in sessions of this process.

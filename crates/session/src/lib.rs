@@ -17,6 +17,7 @@ mod answer;
 mod classify;
 mod drain;
 mod encode;
+mod ending;
 mod facts;
 mod identity;
 mod legacy;
@@ -32,6 +33,7 @@ mod stream;
 mod testing;
 
 pub use drain::Supervisor;
+pub use ending::Admission;
 pub use identity::Identity;
 pub use room::{SessionCaps, SessionRooms};
 pub use service::SessionService;

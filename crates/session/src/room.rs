@@ -14,6 +14,7 @@ use vestibule_store::{Caps, Sealer, Sessions};
 use vestibule_streamlog::StreamLog;
 use vestibule_terms::{Clock, TenantId};
 
+use crate::ending::{Admission, Endings};
 use crate::identity::Identity;
 use crate::legacy::Live;
 use crate::modern::Listens;
@@ -39,6 +40,8 @@ pub struct SessionRooms {
     pub clock: Arc<dyn Clock>,
     /// How many sessions there may be.
     pub caps: SessionCaps,
+    /// Whether a caller is still let in.
+    pub admission: Admission,
 }
 
 impl fmt::Debug for SessionRooms {
@@ -57,12 +60,14 @@ pub(crate) struct Shared {
     closed: AtomicU64,
     /// Becomes true when the process stops: streams end in the way of their era.
     pub(crate) draining: watch::Sender<bool>,
+    pub(crate) endings: Endings,
 }
 
 impl Shared {
     pub(crate) fn new(rooms: SessionRooms, back: Arc<dyn Backchannel>) -> Self {
         Self {
             observer: Observer::new(rooms.metrics.clone()),
+            endings: Endings::new(Arc::clone(&rooms.admission)),
             rooms,
             back,
             lives: DashMap::new(),

@@ -10,6 +10,8 @@ use tokio::time::{Instant, timeout_at};
 use vestibule_exchange::{Event, Events, Final, RpcError};
 use vestibule_terms::reject::code;
 
+use crate::ending::Ending;
+
 /// The stages below end a call at its limit; only if they do not is it ended here, this much later.
 const GRACE: Duration = Duration::from_secs(2);
 
@@ -23,6 +25,7 @@ enum Source {
 pub(crate) struct Running {
     source: Source,
     limit: Option<Instant>,
+    ending: Option<Ending>,
 }
 
 impl Running {
@@ -34,17 +37,35 @@ impl Running {
         Self {
             source: Source::Starting(Box::pin(starting)),
             limit: end.map(|end| end + GRACE),
+            ending: None,
         }
+    }
+
+    /// The same, ended from above too.
+    pub(crate) fn until(mut self, ending: Ending) -> Self {
+        self.ending = Some(ending);
+        self
     }
 
     /// The next event; nothing after the end. Can be dropped and called again.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        let next = self.source.next();
-        let event = match self.limit {
+        let limit = self.limit;
+        let next = async {
+            let next = self.source.next();
+            match limit {
+                None => next.await,
+                Some(limit) => timeout_at(limit, next)
+                    .await
+                    .unwrap_or_else(|_late| Some(overdue())),
+            }
+        };
+        let event = match &mut self.ending {
             None => next.await,
-            Some(limit) => timeout_at(limit, next)
-                .await
-                .unwrap_or_else(|_late| Some(overdue())),
+            Some(ending) => tokio::select! {
+                biased;
+                event = next => event,
+                error = ending.over() => Some(Event::Final(Final::Error(error))),
+            },
         };
         if matches!(event, None | Some(Event::Final(_))) {
             self.source = Source::Ended;

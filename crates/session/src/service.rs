@@ -11,7 +11,7 @@ use http::Request;
 use tower::Service;
 use vestibule_exchange::{Backchannel, Exchange};
 use vestibule_frame::body::FrameBody;
-use vestibule_frame::{Frame, Id, Payload};
+use vestibule_frame::{Frame, Id, Kind, Payload};
 use vestibule_terms::{Record, Reject};
 
 use crate::answer::{self, Response};
@@ -100,7 +100,8 @@ async fn enter<S: Exchange>(room: Arc<Room<S>>, request: Request<FrameBody>) -> 
 
 fn request_id(payload: Option<&Payload>) -> Option<Id> {
     match payload {
-        Some(Payload::Single(frame)) => Frame::id(frame),
-        Some(Payload::Batch(_)) | None => None,
+        // the id of a response is ours, not the client's to have echoed (FRM-19)
+        Some(Payload::Single(frame)) if frame.kind() == Kind::Request => Frame::id(frame),
+        Some(Payload::Single(_) | Payload::Batch(_)) | None => None,
     }
 }

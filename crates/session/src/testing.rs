@@ -221,6 +221,7 @@ impl House {
             identity: Identity::new("vestibule", "1.2.3", None),
             clock,
             caps: Arc::new(move |_| caps),
+            admission: Arc::new(|_, _| true),
         };
         let plan = plan();
         Self {

@@ -13,6 +13,7 @@ use crate::{logs, reload};
 
 /// Serves until a signal; true when the drain ended by itself.
 pub(super) fn run(path: &Path) -> anyhow::Result<bool> {
+    let applied = std::fs::read(path).ok();
     let checked = match vestibule_registry::load(path) {
         Ok(checked) => checked,
         Err(mistakes) => {
@@ -27,11 +28,12 @@ pub(super) fn run(path: &Path) -> anyhow::Result<bool> {
         }
     };
     logs::start(checked.telemetry.log, "info");
-    super::runtime()?.block_on(serve(path, &checked))
+    super::runtime()?.block_on(serve(path, applied, &checked))
 }
 
-async fn serve(path: &Path, checked: &Checked) -> anyhow::Result<bool> {
+async fn serve(path: &Path, applied: Option<Vec<u8>>, checked: &Checked) -> anyhow::Result<bool> {
     let mut signals = StopSignals::listen()?;
+    let watched = reload::Watched::new(path, applied)?;
     vestibule_listener::raise_open_files();
     let stop = Stop::default();
     let app = Arc::new(App::build(checked)?);
@@ -39,8 +41,8 @@ async fn serve(path: &Path, checked: &Checked) -> anyhow::Result<bool> {
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }
-    let path = path.to_path_buf();
-    tokio::spawn(reload::run(Arc::clone(&app), path, stop.announced.clone()));
+    let stopping = stop.announced.clone();
+    tokio::spawn(reload::run(Arc::clone(&app), watched, stopping));
     signals.next().await;
     let timing = Timing {
         delay: checked.shutdown.delay,

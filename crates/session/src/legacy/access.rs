@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use vestibule_store::{SessionKey, StoreError, Stored};
-use vestibule_terms::{Reject, SessionId};
+use vestibule_terms::{Principal, Reject, SessionId};
 
 use super::live::Live;
 use crate::classify::ALLOW_MODERN;
@@ -60,7 +60,9 @@ pub(super) async fn session(shared: &Arc<Shared>, facts: &Facts) -> Result<Arc<L
     {
         tracing::debug!(%negotiated, "the version header differs from the session's"); // VER-07
     }
-    Ok(attach(shared, stored))
+    let live = attach(shared, stored, &facts.principal);
+    live.used_by(&facts.principal);
+    Ok(live)
 }
 
 /// As [`session`] for GET and DELETE, where a stateless client with a stale id is told that there
@@ -85,7 +87,7 @@ pub(super) async fn session_or_405(
 }
 
 /// What this process holds of a session, made when it is first seen here.
-pub(super) fn attach(shared: &Arc<Shared>, stored: Stored) -> Arc<Live> {
+pub(super) fn attach(shared: &Arc<Shared>, stored: Stored, user: &Arc<Principal>) -> Arc<Live> {
     let name = Live::name_of(&stored.key);
     if let Some(live) = shared.lives.get(&name) {
         return Arc::clone(&live);
@@ -93,6 +95,6 @@ pub(super) fn attach(shared: &Arc<Shared>, stored: Stored) -> Arc<Live> {
     let live = shared
         .lives
         .entry(name)
-        .or_insert_with(|| Live::new(shared, &stored));
+        .or_insert_with(|| Live::new(shared, &stored, user));
     Arc::clone(&live)
 }

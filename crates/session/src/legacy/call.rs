@@ -119,7 +119,8 @@ pub(super) fn run<S: Exchange>(
         deadline: facts.deadline,
         inlet: Some(Arc::clone(&live.inlet)),
     };
-    let running = Running::new(room.call(call), Some(facts.deadline.end));
+    let ending = room.shared.endings.of(facts);
+    let running = Running::new(room.call(call), Some(facts.deadline.end)).until(ending);
     tokio::spawn(driver.drive(running, cancelled));
 }
 

@@ -2,8 +2,10 @@
 //! events go (SES-03, GET-08). And the end of streams whose task is gone (EL-15).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::{Instant, sleep};
 use vestibule_exchange::Exchange;
 use vestibule_store::{Ended, SessionKey};
 use vestibule_streamlog::StreamRef;
@@ -15,6 +17,9 @@ use super::sink::outcome_unknown;
 use crate::answer::{self, Response};
 use crate::facts::Facts;
 use crate::room::{Room, Shared};
+
+/// How long the calls of a session that is ended from above may take to say so.
+const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// Serves the DELETE (STA-21).
 pub(crate) async fn delete<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
@@ -50,6 +55,29 @@ pub(crate) async fn leftovers(shared: &Arc<Shared>) {
         if matches!(shared.rooms.sessions.get(&key).await, Ok(None)) {
             take_down(shared, &key).await;
         }
+    }
+}
+
+/// Ends the sessions whose caller is no longer let in (AUT-23). Their calls have been told why
+/// first, and get a moment to say so.
+pub(crate) async fn expelled(shared: &Arc<Shared>) {
+    let lives: Vec<Arc<Live>> = shared.lives.iter().map(|live| Arc::clone(&live)).collect();
+    for live in lives {
+        if shared.endings.admits(&live.user(), live.server()) {
+            continue;
+        }
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move {
+            let until = Instant::now() + LAST_WORDS;
+            while live.calls() > 0 && Instant::now() < until {
+                sleep(LAST_WORDS / 50).await;
+            }
+            match shared.rooms.sessions.end(&live.key).await {
+                Ok(Some(over)) => ended(&shared, &over).await,
+                Ok(None) => {}
+                Err(error) => tracing::warn!(%error, "a session could not be ended"),
+            }
+        });
     }
 }
 

@@ -13,7 +13,7 @@ use vestibule_exchange::{Capabilities, Inlet, LogLevel, QuestionRef, SessionKey}
 use vestibule_frame::Id;
 use vestibule_store::{Opening, Stored};
 use vestibule_streamlog::{Class, Event, StreamId};
-use vestibule_terms::Revision;
+use vestibule_terms::{Principal, Revision, ServerId};
 
 use super::inlet::{Mailbox, SessionInlet};
 use crate::machine::{Machine, Phase};
@@ -50,6 +50,8 @@ pub(crate) struct Live {
     /// Its name in the rooms below.
     pub(super) name: SessionKey,
     pub(super) opening: Arc<Opening>,
+    /// Who used it last.
+    user: Mutex<Arc<Principal>>,
     pub(super) capabilities: Arc<Capabilities>,
     pub(super) mailbox: Mailbox,
     /// What the rooms below are given of it.
@@ -75,11 +77,16 @@ impl Live {
         }
     }
 
-    pub(super) fn new(shared: &Arc<Shared>, stored: &Stored) -> Arc<Self> {
-        Arc::new_cyclic(|own| Self::build(shared, stored, Weak::clone(own)))
+    pub(super) fn new(shared: &Arc<Shared>, stored: &Stored, user: &Arc<Principal>) -> Arc<Self> {
+        Arc::new_cyclic(|own| Self::build(shared, stored, user, Weak::clone(own)))
     }
 
-    fn build(shared: &Arc<Shared>, stored: &Stored, own: Weak<Self>) -> Self {
+    fn build(
+        shared: &Arc<Shared>,
+        stored: &Stored,
+        user: &Arc<Principal>,
+        own: Weak<Self>,
+    ) -> Self {
         let opening = Arc::clone(&stored.opening);
         let capabilities = Capabilities::parse(&opening.capabilities).masked(opening.revision);
         let level = stored.state.log_level.as_deref().and_then(LogLevel::parse);
@@ -89,6 +96,7 @@ impl Live {
             key: stored.key.clone(),
             capabilities: Arc::new(capabilities),
             opening,
+            user: Mutex::new(Arc::clone(user)),
             mailbox: Mailbox::default(),
             inlet: Arc::new(SessionInlet(own)),
             machine: Mutex::new(Machine::new(stored.state.initialized)),
@@ -112,6 +120,23 @@ impl Live {
     /// How long the client of a paused stream shall wait.
     pub(super) fn paused(&self, stream: StreamId) -> Option<Duration> {
         lock(&self.pauses).remove(&stream)
+    }
+
+    /// Who used it last.
+    pub(crate) fn user(&self) -> Arc<Principal> {
+        Arc::clone(&lock(&self.user))
+    }
+
+    pub(super) fn used_by(&self, user: &Arc<Principal>) {
+        let mut last = lock(&self.user);
+        if !Arc::ptr_eq(&last, user) {
+            *last = Arc::clone(user);
+        }
+    }
+
+    /// The server it is of.
+    pub(crate) fn server(&self) -> &ServerId {
+        &self.opening.server
     }
 
     pub(super) fn revision(&self) -> Revision {

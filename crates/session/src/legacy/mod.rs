@@ -21,7 +21,7 @@ mod sink;
 mod solo;
 
 pub(crate) use batch::batch;
-pub(crate) use end::{adopt, delete, ended, leftovers};
+pub(crate) use end::{adopt, delete, ended, expelled, leftovers};
 pub(crate) use get::get;
 pub(crate) use live::Live;
 pub(crate) use message::message;

@@ -29,7 +29,7 @@ pub(crate) async fn open<S: Exchange>(room: &Room<S>, facts: Facts, frame: Frame
     note_target(record, Method::Initialize, &frame);
     match opened(room, &facts, &frame, &id).await {
         Ok((reply, key)) => {
-            let response = if facts.accepts.json {
+            let response = if !facts.accepts.wants_stream() {
                 answer::json(record, reply, false)
             } else {
                 answer::note(record, &reply);
@@ -186,7 +186,7 @@ async fn create(
             retry_after,
         });
     }
-    Ok(attach(shared, created.session))
+    Ok(attach(shared, created.session, &facts.principal))
 }
 
 fn refusal(shared: &Shared, facts: &Facts, error: &StoreError) -> Reject {

@@ -88,10 +88,13 @@ impl Reading {
             if self.over {
                 return None;
             }
+            // SSE-03: a client that may not be able to come back gets its answer first
+            let stays =
+                !self.live.revision().has_priming() && !self.reader.stream().id.is_standalone();
             let next = tokio::select! {
                 biased;
                 next = self.reader.next() => next,
-                () = drained(&mut self.draining) => {
+                () = drained(&mut self.draining), if !stays => {
                     self.close_with(Some(self.shared.spread_retry()));
                     continue;
                 }

@@ -96,7 +96,7 @@ impl Sink {
     /// The request at `index` is done, with a response or (a cancelled one) without.
     pub(super) async fn done(&self, index: usize, reply: Option<Reply>) {
         let mut state = self.state.lock().await;
-        if !self.accepts.json {
+        if self.accepts.wants_stream() {
             self.opened(&mut state).await;
         }
         state.left = state.left.saturating_sub(1);

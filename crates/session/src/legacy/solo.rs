@@ -61,7 +61,8 @@ pub(super) async fn message<S: Exchange>(room: &Room<S>, facts: Facts, frame: Fr
     };
     let scribe = Scribe::new(&room.shared, &call, id.clone(), token);
     let end = call.deadline.end;
-    let running = Running::new(room.call(call), Some(end));
+    let ending = room.shared.endings.of(&facts);
+    let running = Running::new(room.call(call), Some(end)).until(ending);
     // In a task of its own: a connection that breaks takes the waiting down, not the call.
     let answering = tokio::spawn(scribe.answer(running, facts.accepts));
     match answering.await {

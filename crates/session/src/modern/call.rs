@@ -120,7 +120,7 @@ impl Scribe {
             let error = RpcError::new(code::INTERNAL, "the call was cancelled");
             return answer::json(&self.record, Reply::error(Some(&self.id), &error), modern);
         };
-        if accepts.json || answer::status(&reply, modern) != http::StatusCode::OK {
+        if !accepts.wants_stream() || answer::status(&reply, modern) != http::StatusCode::OK {
             return answer::json(&self.record, *reply, modern);
         }
         answer::note(&self.record, &reply);

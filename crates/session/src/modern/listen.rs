@@ -18,6 +18,7 @@ use vestibule_terms::{Method, Outcome, Record, Reject, ServerId, TenantId};
 use super::call::refuse_question;
 use crate::answer::{self, Response};
 use crate::encode::{Encoder, Reply};
+use crate::ending::Ending;
 use crate::observe;
 use crate::room::{Room, Shared};
 use crate::running::Running;
@@ -109,6 +110,7 @@ pub(super) async fn serve<S: Exchange>(
         Err(reject) => return answer::refuse(&record, reject, Some(&id)),
     };
     let tenant = call.plan.tenant.clone();
+    let ending = room.shared.endings.watch(&call.principal, &call.plan);
     let opens_at = Instant::now() + call.plan.stream_after;
     let mut running = Running::new(room.call(call), None);
     let mut listener = Listener {
@@ -139,7 +141,7 @@ pub(super) async fn serve<S: Exchange>(
     let (outlet, events) = queue();
     let over = first.is_some_and(|event| listener.hear(event, &outlet));
     if !over {
-        tokio::spawn(listener.pump(running, outlet));
+        tokio::spawn(listener.pump(running, outlet, ending));
     }
     answer::events(EventBody::new(events))
 }
@@ -232,13 +234,14 @@ impl Listener {
         }
     }
 
-    async fn pump(mut self, mut running: Running, outlet: Outlet) {
+    async fn pump(mut self, mut running: Running, outlet: Outlet, mut ending: Ending) {
         let mut draining = self.shared.draining.subscribe();
         loop {
             let event = tokio::select! {
                 event = running.next() => event,
                 () = outlet.closed() => return,
                 () = drained(&mut draining) => None,
+                _over = ending.over() => None, // AUT-23: with its result
             };
             let Some(event) = event else {
                 let _last = outlet.push(sse::message(None, &[self.result()]));

@@ -76,9 +76,8 @@ pub(crate) async fn request<S: Exchange>(
     }
     let scribe = Scribe::new(&room.shared, &call, id, stated.token);
     let end = call.deadline.end;
-    scribe
-        .answer(Running::new(room.call(call), Some(end)), facts.accepts)
-        .await
+    let running = Running::new(room.call(call), Some(end)).until(room.shared.endings.of(&facts));
+    scribe.answer(running, facts.accepts).await
 }
 
 /// The rest of the ladder: capabilities, then the method (AMB-28).

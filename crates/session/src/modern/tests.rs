@@ -58,7 +58,7 @@ fn then_silence(events: Vec<Event>) -> Events {
 async fn lif_11_discover_describes_the_server() {
     let got = fixed(Final::Empty).modern("server/discover", "").await;
     assert_eq!(got.status(), 200);
-    assert_eq!(got.header("cache-control"), Some("no-store"));
+    assert_eq!(got.header("cache-control"), Some("no-store, no-transform"));
     let body = got.json().await;
     assert_eq!(body["id"], 7);
     let result = &body["result"];
