@@ -3,12 +3,15 @@
 
 use bytes::Bytes;
 use serde_json::json;
-use vestibule_frame::Frame;
+use vestibule_frame::{Frame, Span};
 use vestibule_terms::reject::code;
 use vestibule_terms::{Era, Method, Outcome, Reject, UpstreamId};
 
 /// Longest text of an upstream that is repeated to a client, in characters.
 const TEXT_LIMIT: usize = 512;
+
+/// What `data.origin` of an error reads that an upstream sent, as JSON text (ERR-13).
+pub const FROM_UPSTREAM: &[u8] = br#""upstream""#;
 
 /// A JSON-RPC error about to be sent to a client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,6 +167,9 @@ pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, era: Era)
     let Some(received) = parts.code else {
         return Mapped::Replace(RpcError::protocol(upstream, "error_code"));
     };
+    if !is_worded(frame) {
+        return Mapped::Replace(RpcError::protocol(upstream, "error_message"));
+    }
     let opaque = || {
         let mut error = RpcError::protocol(upstream, "upstream_error");
         error.message = format!("upstream `{upstream}` failed: {}", sanitise(&parts.message));
@@ -192,7 +198,7 @@ pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, era: Era)
             Era::Legacy => {
                 let message = "the upstream needs a client capability that cannot be relayed";
                 let mut error = RpcError::not_translatable(message, "missing_capability");
-                error.data = parts.data.map(|data| frame.shared(data)).or(error.data);
+                error.data = parts.data.map(|data| disowned(frame, data)).or(error.data);
                 Mapped::Replace(error)
             }
         },
@@ -213,12 +219,31 @@ pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, era: Era)
     }
 }
 
+/// FRM-10: whether the error has a message.
+fn is_worded(frame: &Frame) -> bool {
+    let message = frame
+        .error()
+        .and_then(|error| frame.member(error, "message"));
+    message.is_some_and(|span| frame.text(span).first() == Some(&b'"'))
+}
+
 fn recode(parts: &vestibule_frame::ErrorParts<'_>, frame: &Frame, code: i64) -> RpcError {
     RpcError {
         code,
         message: sanitise(&parts.message),
-        data: parts.data.map(|data| frame.shared(data)),
+        data: parts.data.map(|data| disowned(frame, data)),
     }
+}
+
+/// The `data` of an upstream, which must not say that it is ours (ERR-13).
+fn disowned(frame: &Frame, data: Span) -> Bytes {
+    let Some(origin) = frame.member(data, "origin") else {
+        return frame.shared(data);
+    };
+    let (whole, data, origin) = (frame.bytes(), data.range(), origin.range());
+    let before = &whole[data.start..origin.start];
+    let after = &whole[origin.end..data.end];
+    Bytes::from([before, FROM_UPSTREAM, after].concat())
 }
 
 fn opaque_data(upstream: &UpstreamId, received: i64, message: &str) -> Bytes {
@@ -273,6 +298,23 @@ mod tests {
         assert_eq!(code_of(modern, Method::ResourcesRead, Era::Modern), 0);
     }
 
+    /// FRM-10, case 60: an error without an integer code or a message is no error to hand on.
+    #[test]
+    fn frm_10_malformed_errors_are_replaced() {
+        for error in [
+            r#"{"code":"-32000","message":"x"}"#,
+            r#"{"message":"x"}"#,
+            r#"{"code":1}"#,
+            r#"{"code":1,"message":7}"#,
+        ] {
+            for era in [Era::Legacy, Era::Modern] {
+                assert_eq!(code_of(error, Method::ToolsCall, era), -31003, "{error}");
+            }
+        }
+        let odd = r#"{"code":1,"message":"\ud800"}"#;
+        assert_eq!(code_of(odd, Method::ToolsCall, Era::Modern), 0);
+    }
+
     /// ERR-07, ERR-08: undefined and legacy codes do not reach modern clients.
     #[test]
     fn err_08_reserved_codes_of_upstreams_become_opaque() {
@@ -299,6 +341,17 @@ mod tests {
         assert_eq!(error.code, -31003);
         assert_eq!(data["upstreamCode"], -31006);
         assert_eq!(data["upstreamMessage"], "ab");
+    }
+
+    /// ERR-13: what is recoded never claims to come from the gateway.
+    #[test]
+    fn err_13_the_origin_of_recoded_data_is_overwritten() {
+        let forged = r#"{"code":-32002,"message":"x","data":{"a":1,"origin":"gateway","b":[2]}}"#;
+        let Mapped::Replace(error) = mapped(forged, Method::ResourcesRead, Era::Modern) else {
+            panic!("passed");
+        };
+        let data = error.data.unwrap();
+        assert_eq!(data, r#"{"a":1,"origin":"upstream","b":[2]}"#);
     }
 
     /// ERR-13: an application's own code passes untouched.

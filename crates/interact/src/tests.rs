@@ -76,7 +76,7 @@ impl Connector for Upstreams {
         &self,
         _: TenantId,
         upstream: UpstreamId,
-        era: Era,
+        _era: Era,
     ) -> BoxFuture<Result<Arc<Profile>, RpcError>> {
         Box::pin(async move { Err(RpcError::unavailable(&upstream, "test")) })
     }

@@ -7,7 +7,7 @@
 use bytes::Bytes;
 use vestibule_catalog::{Kind, allow, uri};
 use vestibule_exchange::Question;
-use vestibule_frame::{Draft, Frame, Span, json};
+use vestibule_frame::{Draft, Frame, Limits, Span, json};
 use vestibule_terms::{Method, ServerPlan, UpstreamId};
 
 use crate::one::token;
@@ -62,6 +62,9 @@ impl Names<'_> {
         }
         if self.plan.is_federated() {
             self.uri(&mut draft, Some(span));
+            // Whoever decides by the URI whom this concerns reads it, and must read the exposed one.
+            let frame = Frame::parse(draft.to_bytes(), &Limits::default()).ok()?;
+            return Some(Draft::new(frame));
         }
         Some(draft)
     }

@@ -6,13 +6,13 @@ use bytes::Bytes;
 use vestibule_catalog::catalog::PROBE_WAIT;
 use vestibule_catalog::{Freshness, Kind};
 use vestibule_exchange::{
-    Call, Capabilities, Events, Final, Inlet, Outbound, Profile, RpcError, Sharing,
+    Call, Capabilities, Events, Final, Inlet, LogLevel, Outbound, Profile, RpcError, Sharing,
 };
 use vestibule_frame::agree::{self, Annotated};
 use vestibule_frame::head::Head;
 use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
 use vestibule_terms::reject::code;
-use vestibule_terms::{Method, UpstreamId};
+use vestibule_terms::{Method, Revision, UpstreamId};
 
 use crate::inlet::Arrivals;
 use crate::method::Target;
@@ -234,12 +234,20 @@ pub(crate) fn outbound(
         name: mirrored.then_some(selected.original),
         param_headers: Vec::new(),
         capabilities: class(router, call, profile),
-        log_level: call.log_level,
+        log_level: call.log_level.or_else(|| unset_level(call, profile)),
         progress: call.progress,
         deadline: call.deadline,
         record: call.record.clone(),
         inlet,
     }
+}
+
+/// What is heard of an upstream before the client has set a level: warnings where both have levels
+/// by session, nothing across eras or where every request names its own (LOG-01, AMB-34).
+fn unset_level(call: &Call, profile: Option<&Profile>) -> Option<LogLevel> {
+    let by_session = |revision: Revision| !revision.is_modern();
+    let both = by_session(call.revision) && profile.is_some_and(|p| by_session(p.revision));
+    both.then_some(LogLevel::Warning)
 }
 
 /// Whose session a call uses at its upstream (translation rules, section 4).

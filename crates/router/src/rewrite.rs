@@ -7,7 +7,7 @@ use bytes::Bytes;
 use vestibule_catalog::cursor::{Owner, UPSTREAM_CURSOR_MAX};
 use vestibule_catalog::definition::items;
 use vestibule_catalog::{Catalog, Cursor, Definition, Kind, Mirroring, Position, allow, warn_flaw};
-use vestibule_exchange::error_map::{Mapped, map_error};
+use vestibule_exchange::error_map::{FROM_UPSTREAM, Mapped, map_error};
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{Call, Event, Final, ListPage, RpcError};
 use vestibule_frame::{Draft, Frame, Span};
@@ -156,11 +156,15 @@ impl Rewrite {
                 Final::Error(error)
             }
             Mapped::Pass => {
+                let frame = draft.frame().clone();
+                let data = frame.error_parts().and_then(|parts| parts.data);
+                let in_data = |key| data.and_then(|data| frame.member(data, key));
                 if self.plan.is_federated() {
-                    let frame = draft.frame();
-                    let data = frame.error_parts().and_then(|parts| parts.data);
-                    let at = data.and_then(|data| frame.member(data, "uri"));
-                    self.names().uri(&mut draft, at);
+                    self.names().uri(&mut draft, in_data("uri"));
+                }
+                if let Some(origin) = in_data("origin") {
+                    // ERR-13: only we say that something is ours
+                    draft.replace(origin, Bytes::from_static(FROM_UPSTREAM));
                 }
                 Final::Message(draft)
             }

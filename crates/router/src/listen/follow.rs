@@ -215,9 +215,16 @@ impl Follow {
         self.queue.push_back(Heard::Changed(change, draft));
     }
 
-    /// The listen ended. One that never began is not asked for again (case 157).
+    /// The listen ended. One that never began is not asked for again (case 157), unless it was the
+    /// connection that failed, the first time.
     fn ended(&mut self, end: Option<Final>) {
-        if self.honoured.is_none() || end.as_ref().is_some_and(is_unsupported) {
+        let begun = self.honoured.is_some();
+        if !begun && self.attempt == 0 && end.as_ref().is_some_and(is_lost) {
+            self.attempt += 1;
+            self.stage = Stage::Opening;
+            return;
+        }
+        if !begun || end.as_ref().is_some_and(is_unsupported) {
             debug!(upstream.id = %self.upstream, "upstream {} does not listen", self.upstream);
             if self.honoured.is_none() {
                 self.queue.push_back(Heard::Declined);
@@ -255,6 +262,11 @@ fn is_unsupported(end: &Final) -> bool {
         Final::Error(RpcError { code, .. }) => none(*code),
         Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => false,
     }
+}
+
+/// Whether the connection failed.
+fn is_lost(end: &Final) -> bool {
+    matches!(end, Final::Error(error) if error.code == code::UPSTREAM_UNAVAILABLE)
 }
 
 /// Between half of a pause and the whole of it, so that many do not come back at once.

@@ -411,3 +411,24 @@ async fn rewritten_requests_are_well_formed() {
         Some("plain")
     );
 }
+
+/// LOG-01, AMB-34: before the client sets a level it hears warnings of upstreams that have sessions
+/// too, and nothing of those whose requests name their level.
+#[tokio::test(start_paused = true)]
+async fn log_01_an_unset_level_is_warning_between_sessions_only() {
+    let upstreams = [("old", legacy()), ("new", modern())];
+    for (upstream, from_session, expected) in [
+        ("old", true, Some(LogLevel::Warning)),
+        ("new", true, None),
+        ("old", false, None),
+        ("new", false, None),
+    ] {
+        let world = World::new(transparent(upstream), &upstreams, |_| {
+            result(r#"{"content":[]}"#)
+        });
+        let world = if from_session { world.legacy() } else { world };
+        world.end(Method::ToolsCall, r#"{"name":"t"}"#).await;
+        let sent = world.asked().pop().expect("a call");
+        assert_eq!(sent.log_level, expected, "{upstream} {from_session}");
+    }
+}
