@@ -71,7 +71,7 @@ fn citations(source: &str) -> BTreeSet<String> {
         } else {
             if is_test && let Some(name) = function(line) {
                 found.extend(above.iter().flat_map(|comment| ids(comment)));
-                found.extend(id_of_name(name));
+                found.extend(ids_of_name(name));
             }
             let continues = line.is_empty() || line == ")]" || line.starts_with("//");
             if !continues {
@@ -88,10 +88,13 @@ fn function(line: &str) -> Option<&str> {
     line.strip_prefix("fn ")?.split('(').next()
 }
 
-fn id_of_name(name: &str) -> Option<String> {
-    let mut parts = name.split('_');
-    let id = format!("{}-{}", parts.next()?.to_uppercase(), parts.next()?);
-    is_id(&id).then_some(id)
+fn ids_of_name(name: &str) -> Vec<String> {
+    let parts: Vec<&str> = name.split('_').collect();
+    let pairs = parts.iter().zip(parts.iter().skip(1));
+    pairs
+        .map(|(prefix, number)| format!("{}-{number}", prefix.to_uppercase()))
+        .filter(|id| is_id(id))
+        .collect()
 }
 
 fn ids(text: &str) -> Vec<String> {
@@ -118,14 +121,14 @@ mod tests {
         let source = "
             /// FRM-01, HDR-10: both.
             #[test]
-            fn sta_12_something() {}
+            fn sta_12_sta_13_something() {}
             /// SES-01: not a test.
             fn helper() {}
             #[tokio::test(start_paused = true)]
             async fn bat_03_empty() {}
         ";
         let found: Vec<String> = citations(source).into_iter().collect();
-        assert_eq!(found, ["BAT-03", "FRM-01", "HDR-10", "STA-12"]);
+        assert_eq!(found, ["BAT-03", "FRM-01", "HDR-10", "STA-12", "STA-13"]);
     }
 
     #[test]
