@@ -100,14 +100,20 @@ impl Current {
             .http2_keep_alive_timeout(H2_PROBE.1)
             .http2_adaptive_window(true)
             .build(connector);
-        Self { inner, policy, options: options.clone() }
+        Self {
+            inner,
+            policy,
+            options: options.clone(),
+        }
     }
 }
 
 impl Client {
     /// A client that reaches what `policy` allows.
     pub fn new(policy: Arc<Policy>, options: &Options) -> Self {
-        Self(Arc::new(ArcSwap::from_pointee(Current::new(policy, options))))
+        Self(Arc::new(ArcSwap::from_pointee(Current::new(
+            policy, options,
+        ))))
     }
 
     /// From now on `policy` decides, for every clone; connections made under the old one are not
@@ -115,7 +121,8 @@ impl Client {
     pub fn adopt(&self, policy: Policy) {
         let current = self.0.load();
         if *current.policy != policy {
-            self.0.store(Arc::new(Current::new(Arc::new(policy), &current.options)));
+            self.0
+                .store(Arc::new(Current::new(Arc::new(policy), &current.options)));
         }
     }
 
@@ -139,8 +146,7 @@ impl Client {
         }
         // not a guard: the request may outlive the policy it was sent under
         let sending = self.0.load().inner.request(request);
-        sending.await
-            .map_err(EgressError::from_client)
+        sending.await.map_err(EgressError::from_client)
     }
 }
 
