@@ -23,6 +23,7 @@ use vestibule_metrics::Metrics;
 use vestibule_middleware::Admitted;
 use vestibule_middleware::address::AddressGuard;
 use vestibule_middleware::plans::SharedPlans;
+use vestibule_middleware::quota::LocalQuotas;
 use vestibule_registry::{Checked, checked};
 use vestibule_router::Router;
 use vestibule_session::{Identity, SessionRooms, SessionService, Supervisor};
@@ -36,6 +37,7 @@ use crate::admission::Admissions;
 use crate::config;
 use crate::pipeline::{self, Before, Front};
 use crate::shutdown::Stop;
+use crate::toll;
 
 /// The name of this implementation, towards clients and upstreams.
 const NAME: &str = "vestibule";
@@ -164,6 +166,7 @@ fn before(
     metrics: &Metrics,
     plans: &SharedPlans,
     keys: &SharedKeys,
+    quotas: LocalQuotas,
     clock: Arc<dyn Clock>,
 ) -> Before {
     let guard = AddressGuard::new(
@@ -177,6 +180,7 @@ fn before(
         keys: Arc::clone(keys),
         hosts: checked.listen.hosts.clone().into(),
         guard,
+        quotas,
         clock,
         max_body: checked.listen.max_body,
     }
@@ -211,6 +215,7 @@ impl App {
         let plans = config::plans(checked).shared();
         let keys = config::keys(checked).shared();
         let admissions = Admissions::new(&plans, &keys, &clock);
+        let quotas = LocalQuotas::default();
         let rooms = SessionRooms {
             sessions: sessions(&clock),
             log: stream_log(&sealer),
@@ -220,12 +225,13 @@ impl App {
             clock: Arc::clone(&clock),
             caps: Arc::new(|_| Caps::default()),
             admission: admissions.question(),
+            toll: toll::of(&quotas, &plans, &metrics),
         };
         metrics.store_up(true);
         let session = SessionService::new(interact, back, rooms);
         let supervisor = session.supervisor();
 
-        let before = before(checked, &metrics, &plans, &keys, clock);
+        let before = before(checked, &metrics, &plans, &keys, quotas, clock);
         let front = pipeline::build(&before, Admitted::new(session));
         let readiness = Readiness::default();
         readiness.configuration_applied();

@@ -18,3 +18,4 @@ pub mod logs;
 pub mod pipeline;
 pub mod reload;
 pub mod shutdown;
+mod toll;

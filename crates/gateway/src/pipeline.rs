@@ -71,6 +71,8 @@ pub struct Before {
     pub hosts: Arc<[String]>,
     /// Client addresses and their limits.
     pub guard: AddressGuard,
+    /// Budgets of tenants and callers.
+    pub quotas: LocalQuotas,
     /// Wall-clock time.
     pub clock: Arc<dyn Clock>,
     /// Largest body in bytes.
@@ -85,6 +87,7 @@ pub fn build(before: &Before, session: Admitted) -> Front {
         keys,
         hosts,
         guard,
+        quotas,
         clock,
         max_body,
     } = before.clone();
@@ -113,7 +116,7 @@ pub fn build(before: &Before, session: Admitted) -> Front {
             metrics.clone(),
         ))
         // budgets need the principal
-        .layer(QuotaLayer::new(LocalQuotas::default(), metrics))
+        .layer(QuotaLayer::new(quotas, metrics))
         // the clocks of the call start once it is let in
         .layer(DeadlineLayer::new())
         // the last decision on the head alone

@@ -31,9 +31,11 @@ mod service;
 mod stream;
 #[cfg(test)]
 mod testing;
+mod toll;
 
 pub use drain::Supervisor;
 pub use ending::Admission;
 pub use identity::Identity;
 pub use room::{SessionCaps, SessionRooms};
 pub use service::SessionService;
+pub use toll::{Permit, Toll};

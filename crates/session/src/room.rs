@@ -19,6 +19,7 @@ use crate::identity::Identity;
 use crate::legacy::Live;
 use crate::modern::Listens;
 use crate::observe::Observer;
+use crate::toll::Toll;
 
 /// How many sessions a tenant and each of its callers may have.
 pub type SessionCaps = Arc<dyn Fn(&TenantId) -> Caps + Send + Sync>;
@@ -42,6 +43,8 @@ pub struct SessionRooms {
     pub caps: SessionCaps,
     /// Whether a caller is still let in.
     pub admission: Admission,
+    /// What further messages of a batch cost.
+    pub toll: Toll,
 }
 
 impl fmt::Debug for SessionRooms {

@@ -222,6 +222,7 @@ impl House {
             clock,
             caps: Arc::new(move |_| caps),
             admission: Arc::new(|_, _| true),
+            toll: Arc::new(|_, _| Box::pin(async { Ok(Box::new(()) as crate::Permit) })),
         };
         let plan = plan();
         Self {

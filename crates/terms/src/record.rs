@@ -105,6 +105,19 @@ impl Record {
     cell!(/** JSON-RPC error code of the answer. */ set_code, code: i64);
     cell!(/** Bounded reason of a refusal. */ set_reason, reason: &'static str);
 
+    /// A new record for one message of this request: who and where are known, what it does is not.
+    pub fn of_message(&self) -> Self {
+        let known = &self.0;
+        Self(Arc::new(Cells {
+            request_id: known.request_id.clone(),
+            tenant: known.tenant.clone(),
+            server: known.server.clone(),
+            principal: known.principal.clone(),
+            revision: known.revision.clone(),
+            ..Cells::default()
+        }))
+    }
+
     /// Adds time spent waiting for the upstream.
     pub fn add_upstream_time(&self, elapsed: std::time::Duration) {
         let micros = u64::try_from(elapsed.as_micros()).unwrap_or(u64::MAX);

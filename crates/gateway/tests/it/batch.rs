@@ -226,3 +226,59 @@ async fn bat_09_batches_of_upstreams_are_taken_apart() {
     assert_eq!(all[0]["params"]["progressToken"], 1);
     assert_eq!(all[1]["result"]["content"][0]["text"], "end");
 }
+
+/// Case 58, BAT-01: a batch is no way around a budget: every element is charged, whichever kind it
+/// is, and each has a record of its own.
+#[tokio::test]
+async fn case_58_bat_01_every_element_is_charged_and_recorded() {
+    let upstream = legacy_upstream(json!({ "tools": {} }), echo).await;
+    let gateway = Gateway::start(&format!(
+        "  t:
+    auth: none
+    policy: allow_all
+    limits: {{ tenant: {{ rate: 1/h, burst: 6 }} }}
+    upstreams: {{ up: {{ url: \"{}\" }} }}
+    servers: {{ up: {{ upstream: up }} }}",
+        upstream.url()
+    ));
+    // initialize and initialized take two of the six
+    let session = Session::of(&gateway, "/mcp/t/up", BATCHING, json!({}), None).await;
+    let answer = session
+        .post(&json!([
+            call(1, "a"),
+            notification("notifications/roots/list_changed", &json!({})),
+            call(2, "b"),
+            request(3, "ping", &json!({})),
+            call(4, "c"),
+            notification("notifications/cancelled", &json!({ "requestId": 1 })),
+        ]))
+        .await;
+    assert_eq!(answer.status, 200, "{:?}", answer.body);
+    let json = answer.json();
+    assert!(json[0]["result"].is_object(), "{json}");
+    assert!(json[1]["result"].is_object(), "{json}");
+    assert_eq!(json[2]["result"], json!({}), "{json}");
+    assert_eq!(json[3]["error"]["code"], -31005, "{json}");
+    assert_eq!(json[3]["error"]["data"]["limit"], "tenant.rate", "{json}");
+    assert_eq!(upstream.calls("tools/call").len(), 2);
+    let page = gateway.app.metrics().expose();
+    let counted = |method: &str, outcome: &str| {
+        let line = |line: &&str| {
+            let labels = [
+                format!("method=\"{method}\""),
+                format!("outcome=\"{outcome}\""),
+            ];
+            line.starts_with("vestibule_requests_total{")
+                && labels.iter().all(|label| line.contains(label))
+        };
+        page.lines()
+            .find(line)
+            .and_then(|line| line.rsplit(' ').next()?.parse().ok())
+    };
+    assert_eq!(counted("tools/call", "ok"), Some(2), "{page}");
+    assert_eq!(counted("ping", "ok"), Some(1), "{page}");
+    assert!(
+        page.contains("vestibule_rate_limited_total{scope=\"tenant\",tenant=\"t\"} 2"),
+        "{page}"
+    );
+}

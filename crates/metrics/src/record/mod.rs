@@ -12,10 +12,12 @@ mod access;
 mod body;
 mod future;
 mod layer;
+mod message;
 mod request_id;
 mod service;
 
 pub use layer::RecordLayer;
+pub use message::MessageRecord;
 pub use service::RecordService;
 
 #[cfg(test)]

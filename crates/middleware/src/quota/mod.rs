@@ -14,8 +14,9 @@ mod service;
 
 use std::time::Duration;
 
-use vestibule_terms::Principal;
+use vestibule_metrics::Metrics;
 use vestibule_terms::reject::Scope;
+use vestibule_terms::{Principal, Reject};
 
 use crate::plans::Budgets;
 
@@ -60,14 +61,40 @@ pub trait Quotas: Clone + Send + Sync + 'static {
     ) -> impl Future<Output = Result<Permit, Over>> + Send + 'static;
 }
 
+/// Charges one use that no request of its own stands for: a further message of a batch.
+///
+/// # Errors
+/// The limit that was hit, counted.
+pub async fn charge<Q: Quotas>(
+    quotas: &Q,
+    metrics: &Metrics,
+    budgets: &Budgets,
+    principal: &Principal,
+) -> Result<Permit, Reject> {
+    let admitted = quotas.admit(budgets, principal, Use::Call).await;
+    admitted.map_err(|over| {
+        metrics.rate_limited(Some(&principal.tenant), over.scope);
+        over.into()
+    })
+}
+
+impl From<Over> for Reject {
+    fn from(over: Over) -> Self {
+        Reject::Limited {
+            scope: over.scope,
+            limit: over.limit,
+            retry_after: over.retry_after,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
     use http::Request;
     use vestibule_frame::body::FrameBody;
-    use vestibule_metrics::Metrics;
-    use vestibule_terms::{Principal, TenantId};
+    use vestibule_terms::TenantId;
 
     use super::*;
     use crate::plans::{Budget, Rate};

@@ -105,12 +105,7 @@ async fn refuse(
         Use::Call => read_id(request.into_body()).await,
         Use::Stream | Use::Other => None,
     };
-    let refusal = Reject::Limited {
-        scope: over.scope,
-        limit: over.limit,
-        retry_after: over.retry_after,
-    };
-    reject::answer(record, refusal, id.as_ref().map(Id::as_bytes))
+    reject::answer(record, over.into(), id.as_ref().map(Id::as_bytes))
 }
 
 /// The id of the message in `body`, if it is small, comes soon and is a message.

@@ -1,12 +1,14 @@
-//! Batches of 2025-03-26 sessions: taken apart, each element on its own through the stages below,
-//! and joined (BAT-01 … BAT-07, 8.7).
+//! Batches of 2025-03-26 sessions: taken apart, each element on its own through policy, limits and
+//! records and the stages below, and joined (BAT-01 … BAT-07, 8.7, case 58).
+
+mod held;
 
 use std::sync::Arc;
 
-use vestibule_exchange::Exchange;
+use vestibule_exchange::{Exchange, RpcError};
 use vestibule_frame::{Batch, Frame, Id, Kind};
 use vestibule_terms::reject::code;
-use vestibule_terms::{Record, Reject};
+use vestibule_terms::{Outcome, Reject};
 
 use super::access::session;
 use super::call::{self, Request};
@@ -16,8 +18,10 @@ use super::notify;
 use super::sink::Sink;
 use crate::answer::{self, Response};
 use crate::encode::Reply;
-use crate::facts::Facts;
+use crate::facts::{Facts, note_target};
 use crate::room::Room;
+
+pub(super) use held::Held;
 
 /// Serves the POST of an array.
 pub(crate) async fn batch<S: Exchange>(room: &Room<S>, facts: Facts, batch: Batch) -> Response {
@@ -41,23 +45,29 @@ pub(crate) async fn batch<S: Exchange>(room: &Room<S>, facts: Facts, batch: Batc
         .filter_map(Frame::id)
         .collect();
     let (sink, first) = Sink::new(&room.shared, &live, &ids, facts.accepts);
-    let mut index = 0;
-    for (frame, duplicate) in batch.elements.into_iter().zip(batch.duplicates) {
+    let run = Run {
+        room,
+        facts: &facts,
+        live: &live,
+        sink: &sink,
+    };
+    let mut requests = 0;
+    let elements = batch.elements.into_iter().zip(batch.duplicates);
+    for (place, (frame, duplicate)) in elements.enumerate() {
+        let held = Held::new(&room.shared, &facts, &frame, place > 0).await;
         let id = frame.id().filter(|_| frame.kind() == Kind::Request);
         let Some(id) = id else {
-            message(room, &live, &facts, frame).await;
+            run.message(frame, held).await;
             continue;
         };
         let element = Element {
             frame,
             id,
             duplicate,
-            index,
+            index: requests,
         };
-        if let Some(reply) = element.begin(room, &facts, &live, &sink).await {
-            sink.done(index, Some(reply)).await;
-        }
-        index += 1;
+        run.request(element, held).await;
+        requests += 1;
     }
     if ids.is_empty() {
         return answer::accepted(&record); // BAT-05
@@ -66,19 +76,15 @@ pub(crate) async fn batch<S: Exchange>(room: &Room<S>, facts: Facts, batch: Batc
     respond(&room.shared, &facts, &live, first, Form::Array).await
 }
 
-/// An element that gets no response. One that may not come so does not fail the others (8.7).
-async fn message<S: Exchange>(room: &Room<S>, live: &Arc<Live>, facts: &Facts, frame: Frame) {
-    if frame.kind() == Kind::Response {
-        return notify::response(&room.shared, live, frame).await;
-    }
-    if let Err(reject) = notify::notification(&room.shared, live, facts, frame).await {
-        tracing::debug!(
-            reason = reject.reason(),
-            "a notification of a batch was refused"
-        );
-    }
+/// One batch that is being taken apart.
+struct Run<'a, S> {
+    room: &'a Room<S>,
+    facts: &'a Facts,
+    live: &'a Arc<Live>,
+    sink: &'a Arc<Sink>,
 }
 
+/// An element that wants a response.
 struct Element {
     frame: Frame,
     id: Id,
@@ -86,45 +92,77 @@ struct Element {
     index: usize,
 }
 
-impl Element {
-    /// Begins one request; its reply when there is nothing to run.
-    async fn begin<S: Exchange>(
-        self,
-        room: &Room<S>,
-        facts: &Facts,
-        live: &Arc<Live>,
-        sink: &Arc<Sink>,
-    ) -> Option<Reply> {
-        let refuse = |reject: &Reject| Reply::error(Some(&self.id), &reject.into());
-        if self.duplicate {
-            let error = vestibule_exchange::RpcError::new(
-                code::INVALID_REQUEST,
-                "another request of this batch has the same id",
-            );
-            return Some(Reply::error(Some(&self.id), &error)); // BAT-07
+/// What became of an element that wants a response.
+enum Begun {
+    Call(Box<Request>, call::Begun),
+    Answered(Reply),
+}
+
+// === impl Run ===
+
+impl<S: Exchange> Run<'_, S> {
+    /// An element that gets no response. One that may not come so does not fail the others (8.7).
+    async fn message(&self, frame: Frame, held: Held) {
+        if let Err(reject) = held.admitted() {
+            return held.refused(reject);
         }
-        let method = match known(&self.frame, live.revision()) {
-            Ok(method) => method,
-            Err(reject) => return Some(refuse(&reject)),
-        };
-        match local(&room.shared, live, method, &self.frame, &self.id).await {
-            Ok(None) => {}
-            Ok(reply) => return reply,
-            Err(reject) => return Some(refuse(&reject)),
+        if frame.kind() == Kind::Response {
+            notify::response(&self.room.shared, self.live, frame).await;
+            return held.record().set_outcome(Outcome::Ok);
         }
-        let begun = match call::begin(live, &self.id) {
-            Ok(begun) => begun,
-            Err(reject) => return Some(refuse(&reject)),
+        let shared = &self.room.shared;
+        let served = notify::notification(shared, self.live, self.facts, held.record(), frame);
+        match served.await {
+            Ok(()) => held.record().set_outcome(Outcome::Ok),
+            Err(reject) => held.refused(&reject),
+        }
+    }
+
+    /// An element that gets one: begun, or answered at once.
+    async fn request(&self, element: Element, held: Held) {
+        let (id, index) = (element.id.clone(), element.index);
+        let reply = match self.begin(element, &held).await {
+            Ok(Begun::Call(request, ticket)) => {
+                let request = Request {
+                    held: Some(held),
+                    ..*request
+                };
+                let sink = (self.sink, index);
+                return call::run(self.room, self.facts, self.live, request, ticket, sink);
+            }
+            Ok(Begun::Answered(reply)) => reply,
+            Err(reject) => Reply::error(Some(&id), &(&reject).into()),
         };
-        // The request's own record can hold one method only.
-        let record = Record::default();
+        answer::note(held.record(), &reply);
+        self.sink.done(index, Some(reply)).await;
+    }
+
+    async fn begin(&self, element: Element, held: &Held) -> Result<Begun, Reject> {
+        let Element {
+            frame,
+            id,
+            duplicate,
+            ..
+        } = element;
+        if duplicate {
+            let text = "another request of this batch has the same id"; // BAT-07
+            let error = RpcError::new(code::INVALID_REQUEST, text);
+            return Ok(Begun::Answered(Reply::error(Some(&id), &error)));
+        }
+        held.admitted().map_err(Clone::clone)?;
+        let method = known(&frame, self.live.revision())?;
+        note_target(held.record(), method, &frame);
+        if let Some(reply) = local(&self.room.shared, self.live, method, &frame, &id).await? {
+            return Ok(Begun::Answered(reply));
+        }
+        let ticket = call::begin(self.live, &id)?;
         let request = Request {
-            id: self.id,
+            id,
             method,
-            frame: self.frame,
-            record,
+            frame,
+            record: held.record().clone(),
+            held: None,
         };
-        call::run(room, facts, live, request, begun, (sink, self.index));
-        None
+        Ok(Begun::Call(Box::new(request), ticket))
     }
 }

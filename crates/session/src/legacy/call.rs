@@ -14,6 +14,7 @@ use vestibule_streamlog::Class;
 use vestibule_terms::reject::code;
 use vestibule_terms::{Method, Outcome, Record, Reject, ServerPlan};
 
+use super::batch::Held;
 use super::inlet::one_piece;
 use super::live::Live;
 use super::question::no_longer;
@@ -32,6 +33,8 @@ pub(super) struct Request {
     pub(super) method: Method,
     pub(super) frame: Frame,
     pub(super) record: Record,
+    /// What is held until the call is over.
+    pub(super) held: Option<Held>,
 }
 
 /// What is done in the session when a call has succeeded.
@@ -55,10 +58,14 @@ struct Driver {
     record: Record,
     relay: Relay,
     effect: Effect,
+    _held: Option<Held>,
 }
 
-/// Whether a request may begin: its ticket and what cancels it (FRM-06).
-pub(super) fn begin(live: &Live, id: &Id) -> Result<(Ticket, oneshot::Receiver<()>), Reject> {
+/// A request that may run: its ticket and what cancels it.
+pub(super) type Begun = (Ticket, oneshot::Receiver<()>);
+
+/// Whether a request may begin (FRM-06).
+pub(super) fn begin(live: &Live, id: &Id) -> Result<Begun, Reject> {
     let (cancel, cancelled) = oneshot::channel();
     let begun = live.machine().begin(id, cancel);
     match begun {
@@ -76,7 +83,7 @@ pub(super) fn run<S: Exchange>(
     facts: &Facts,
     live: &Arc<Live>,
     request: Request,
-    begun: (Ticket, oneshot::Receiver<()>),
+    begun: Begun,
     (sink, index): (&Arc<Sink>, usize),
 ) {
     let (ticket, cancelled) = begun;
@@ -103,6 +110,7 @@ pub(super) fn run<S: Exchange>(
         record: request.record.clone(),
         relay,
         effect: Effect::of(request.method, &request.frame),
+        _held: request.held,
     };
     let call = Call {
         plan: Arc::clone(&facts.plan),

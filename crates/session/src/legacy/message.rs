@@ -44,7 +44,9 @@ pub(crate) async fn message<S: Exchange>(room: &Room<S>, facts: Facts, frame: Fr
     let served = match (frame.kind(), id) {
         (Kind::Request, Some(id)) => return request(room, facts, &live, frame, id).await,
         (Kind::Request, None) => Err(Reject::Internal),
-        (Kind::Notification, _) => notify::notification(&room.shared, &live, &facts, frame).await,
+        (Kind::Notification, _) => {
+            notify::notification(&room.shared, &live, &facts, &facts.record, frame).await
+        }
         (Kind::Response, _) => {
             notify::response(&room.shared, &live, frame).await;
             Ok(())
@@ -84,6 +86,7 @@ async fn request<S: Exchange>(
         method,
         frame,
         record,
+        held: None,
     };
     call::run(room, &facts, live, request, begun, (&sink, 0));
     drop(sink);

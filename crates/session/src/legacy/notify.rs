@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vestibule_frame::{Draft, Frame, Id, meta};
 use vestibule_store::modify;
-use vestibule_terms::{Direction, Method, Reject};
+use vestibule_terms::{Direction, Method, Record, Reject};
 
 use super::access::unavailable;
 use super::live::Live;
@@ -17,6 +17,7 @@ pub(super) async fn notification(
     shared: &Arc<Shared>,
     live: &Arc<Live>,
     facts: &Facts,
+    record: &Record,
     frame: Frame,
 ) -> Result<(), Reject> {
     let name = frame.method().unwrap_or_default().into_owned();
@@ -29,7 +30,7 @@ pub(super) async fn notification(
         tracing::debug!("a notification that does not exist in this direction is ignored");
         return Ok(());
     };
-    facts.record.set_method(method);
+    record.set_method(method);
     if method == Method::Initialized {
         initialized(shared, live).await?;
     } else if method == Method::Cancelled {
