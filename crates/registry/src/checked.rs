@@ -288,8 +288,6 @@ pub struct UpstreamChecked {
     pub reach: Reach,
     /// Which era it speaks.
     pub era: EraChoice,
-    /// Sessions of modern callers, if it turns out to be legacy.
-    pub session_mode: SessionMode,
     /// Its clocks.
     pub timeouts: Timeouts,
     /// Largest message accepted from it, in bytes.
@@ -341,15 +339,6 @@ pub enum EraChoice {
     Modern,
     /// 2025-11-25 and earlier.
     Legacy,
-}
-
-/// Sessions of modern callers on a legacy upstream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SessionMode {
-    /// Shared by the calls of one caller.
-    Pooled,
-    /// One a call.
-    PerCall,
 }
 
 /// Clocks of an upstream.

@@ -335,7 +335,7 @@ pub const UPSTREAM: &[Key] = &[
     key(
         "session_mode",
         "pooled",
-        "pooled or per_call: sessions of modern callers on a legacy upstream.",
+        "Sessions of modern callers on a legacy upstream: shared by the calls of one caller.",
     ),
     key("timeout", "60s", "Short for timeouts.idle."),
     key(

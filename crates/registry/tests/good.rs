@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use vestibule_registry::checked::{
-    Credential, Destination, LogFormat, ProxyHeader, Reach, Resume, SessionMode, TenantAuth,
-    Transport,
+    Credential, Destination, LogFormat, ProxyHeader, Reach, Resume, TenantAuth, Transport,
 };
 use vestibule_registry::object::{self, Key};
 use vestibule_registry::{Checked, parse};
@@ -70,7 +69,7 @@ tenants:
         auth: { headers: { Authorization: { from_env: TOKEN }, X-Team: "plain" } }
         era: modern
         transport: streamable-http
-        session_mode: per_call
+        session_mode: pooled
         timeouts: { connect: 1s, idle: 2m, total: 20m }
         max_response: 1MiB
         max_sessions: 2
@@ -164,7 +163,6 @@ fn upstreams_and_servers_are_resolved_and_ordered() {
     assert_eq!(headers[0].0.as_str(), "authorization");
     assert_eq!(headers[0].1.expose(), "Bearer hunter2");
     assert_eq!(*transport, Transport::StreamableHttp);
-    assert_eq!(github.session_mode, SessionMode::PerCall);
     let [default, transparent, readonly] = tenant.servers.as_slice() else {
         panic!("three servers")
     };

@@ -204,7 +204,7 @@ fn mistakes_of_the_top_sections() {
 #[test]
 #[expect(clippy::too_many_lines, reason = "a flat table, one row a mistake")]
 fn mistakes_of_a_tenant() {
-    let table: [(&str, Expected); 30] = [
+    let table: [(&str, Expected); 31] = [
         (
             "policy: allow_all",
             (3, "tenants.t.auth", "is missing", "none"),
@@ -304,6 +304,15 @@ fn mistakes_of_a_tenant() {
         (
             "auth: none\nupstreams:\n  a: { url: 'https://a.b', era: old }",
             (5, "tenants.t.upstreams.a.era", "`old`", "legacy"),
+        ),
+        (
+            "auth: none\nupstreams:\n  a: { url: 'https://a.b', session_mode: per_call }",
+            (
+                5,
+                "tenants.t.upstreams.a.session_mode",
+                "not available in this version",
+                "pooled",
+            ),
         ),
         (
             "auth: none\nupstreams:\n  a: { url: 'https://a.b', timeout: 1s, timeouts: { idle: 1s } }",

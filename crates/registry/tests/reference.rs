@@ -257,7 +257,7 @@ const OBJECTS: &[Object] = &[
             ("auth", MAPPING),
             ("era", Choice(&["auto", "modern", "legacy"])),
             ("transport", Choice(&["auto", "streamable-http"])),
-            ("session_mode", Choice(&["pooled", "per_call"])),
+            ("session_mode", Choice(&["pooled"])),
             ("timeout", DURATION),
             ("timeouts", MAPPING),
             ("max_response", SIZE),

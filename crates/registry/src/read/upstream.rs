@@ -8,9 +8,7 @@ use url::{Host, Url};
 use vestibule_terms::{Secret, UpstreamId};
 
 use super::{Item, Reader, Section};
-use crate::checked::{
-    Destination, Egress, EraChoice, Reach, SessionMode, Timeouts, Transport, UpstreamChecked,
-};
+use crate::checked::{Destination, Egress, EraChoice, Reach, Timeouts, Transport, UpstreamChecked};
 use crate::object;
 use crate::scalar;
 
@@ -30,22 +28,14 @@ pub(crate) fn upstream(
         ("modern", EraChoice::Modern),
         ("legacy", EraChoice::Legacy),
     ];
-    let modes = [
-        ("pooled", SessionMode::Pooled),
-        ("per_call", SessionMode::PerCall),
-    ];
+    let later = ["per_call", "handle"];
+    reader.choice(section.get("session_mode"), (), &[("pooled", ())], &later);
     let at_least_one = |text: &str| match scalar::count(text)? {
         0 => Err("must be at least 1".to_owned()),
         count => Ok(count),
     };
     Some(UpstreamChecked {
         era: reader.choice(section.get("era"), EraChoice::Auto, &eras, &[]),
-        session_mode: reader.choice(
-            section.get("session_mode"),
-            SessionMode::Pooled,
-            &modes,
-            &["handle"],
-        ),
         timeouts: timeouts(reader, &section),
         max_response: reader.value_or(
             section.get("max_response"),
