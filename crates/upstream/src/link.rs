@@ -25,7 +25,7 @@ use crate::legacy::pool::{Bounds, Lease, Pool};
 use crate::legacy::session::Session;
 use crate::legacy::{self};
 use crate::modern::{self, Turn};
-use crate::observe::{Measured, Observe};
+use crate::observe::{Measured, Observe, States};
 use crate::running::{self, Sink};
 use crate::stdio::open::StdioSide;
 use crate::targets::{EraChoice, Reach, Target};
@@ -53,6 +53,7 @@ enum Via {
 pub(crate) struct Common {
     pub(crate) client: vestibule_egress::Client,
     pub(crate) metrics: vestibule_metrics::Metrics,
+    pub(crate) states: States,
     pub(crate) client_info: Bytes,
     pub(crate) tools: Tools,
 }
@@ -102,7 +103,7 @@ impl Link {
             tenant: tenant.clone(),
             client_info: common.client_info.clone(),
             tools: common.tools.clone(),
-            observe: Observe::new(metrics, tenant.clone(), target.id.clone()),
+            observe: Observe::new(metrics, &common.states, tenant.clone(), target.id.clone()),
             memory: Memory::default(),
             handshake_first: AtomicBool::new(era == Era::Legacy),
             pool: Arc::new(Pool::new(bounds)),

@@ -1,7 +1,9 @@
 //! What is counted about upstreams, in one place.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use dashmap::DashMap;
 use tokio::time::Instant;
 use vestibule_exchange::{Final, Outbound};
 use vestibule_metrics::Metrics;
@@ -10,19 +12,23 @@ use vestibule_terms::{Method, Outcome, Record, TenantId, UpstreamId};
 /// Largest tool result that is looked through for `isError`.
 const LOOK_WITHIN: usize = 64 * 1024;
 
+/// What is known of each upstream's state, whichever link learnt it: 0 unknown, 1 down, 2 up. The
+/// gauge is written at changes only.
+#[derive(Clone, Default)]
+pub(crate) struct States(Arc<DashMap<(TenantId, UpstreamId), Arc<AtomicU8>>>);
+
 /// Counts what happens at one upstream.
 pub(crate) struct Observe {
     metrics: Metrics,
     tenant: TenantId,
     upstream: UpstreamId,
-    /// 0 unknown, 1 down, 2 up: the gauge is written at changes only.
-    state: AtomicU8,
+    state: Arc<AtomicU8>,
     violations: AtomicU64,
 }
 
 /// Measures one call; counts it as cancelled when it is dropped before its end.
 pub(crate) struct Measured {
-    observe: std::sync::Arc<crate::link::Link>,
+    observe: Arc<crate::link::Link>,
     record: Record,
     method: Method,
     since: Instant,
@@ -32,12 +38,19 @@ pub(crate) struct Measured {
 // === impl Observe ===
 
 impl Observe {
-    pub(crate) fn new(metrics: Metrics, tenant: TenantId, upstream: UpstreamId) -> Self {
+    pub(crate) fn new(
+        metrics: Metrics,
+        states: &States,
+        tenant: TenantId,
+        upstream: UpstreamId,
+    ) -> Self {
+        let state = states.0.entry((tenant.clone(), upstream.clone()));
+        let state = Arc::clone(&state.or_default());
         Self {
             metrics,
             tenant,
             upstream,
-            state: AtomicU8::new(0),
+            state,
             violations: AtomicU64::new(0),
         }
     }
@@ -67,7 +80,10 @@ impl Observe {
     }
 
     /// The upstream exists no more.
-    pub(crate) fn forget(&self) {
+    pub(crate) fn forget(&self, states: &States) {
+        states
+            .0
+            .remove(&(self.tenant.clone(), self.upstream.clone()));
         self.metrics.forget_upstream(&self.tenant, &self.upstream);
     }
 
@@ -82,7 +98,7 @@ impl Observe {
 
 impl Measured {
     /// The call begins.
-    pub(crate) fn begin(link: &std::sync::Arc<crate::link::Link>, outbound: &Outbound) -> Self {
+    pub(crate) fn begin(link: &Arc<crate::link::Link>, outbound: &Outbound) -> Self {
         outbound.record.enter("upstream");
         outbound.record.set_upstream(outbound.upstream.clone());
         Self {
@@ -130,5 +146,35 @@ fn outcome(end: &Final, method: Method) -> Outcome {
         Final::Error(error) => error.outcome(),
         Final::View(_) | Final::List(_) | Final::Empty => Outcome::Ok,
         Final::Cancelled => Outcome::Cancelled,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Links of both eras lead to one upstream: the gauge says what the last of them learnt.
+    #[test]
+    fn the_gauge_is_that_of_the_upstream_not_of_one_link() {
+        let (metrics, states) = (Metrics::new("0", "0"), States::default());
+        let link = || {
+            let (tenant, upstream) = (TenantId::new("t").unwrap(), UpstreamId::new("up").unwrap());
+            Observe::new(metrics.clone(), &states, tenant, upstream)
+        };
+        let (legacy, modern) = (link(), link());
+        let gauge = |value: u8| {
+            let line = format!(r#"vestibule_upstream_up{{tenant="t",upstream="up"}} {value}"#);
+            assert!(metrics.expose().contains(&line), "{line}");
+        };
+        legacy.reached(true);
+        modern.reached(true);
+        modern.reached(false);
+        gauge(0);
+        legacy.reached(true);
+        gauge(1);
+        legacy.forget(&states);
+        assert!(!metrics.expose().contains("vestibule_upstream_up{"));
+        link().reached(true);
+        gauge(1);
     }
 }

@@ -25,6 +25,7 @@ use crate::ids::Ids;
 use crate::legacy::desk::Desk;
 use crate::legacy::peer::Tools;
 use crate::link::{Common, Link, profile_error};
+use crate::observe::States;
 use crate::targets::{EraChoice, Targets};
 
 /// How often unused sessions and removed targets are looked for.
@@ -63,6 +64,7 @@ impl Upstreams {
         let common = Common {
             client,
             metrics,
+            states: States::default(),
             client_info,
             tools,
         };
@@ -272,7 +274,7 @@ impl Inner {
                 link.retire();
             }
             if targets.get(tenant, upstream).is_none() {
-                link.observe().forget();
+                link.observe().forget(&self.common.states);
             }
             stays
         });
