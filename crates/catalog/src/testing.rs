@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use bytes::Bytes;
 use vestibule_exchange::{
     BoxFuture, Connector, Events, Final, Outbound, Profile, QuestionRef, RpcError, SessionKey,
 };
 use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
-use vestibule_terms::plan::{AllowLists, Origins, Visibility};
+use vestibule_terms::plan::Visibility;
 use vestibule_terms::{
     Era, Principal, Revision, ServerId, ServerKind, ServerPlan, TenantId, UpstreamId,
 };
@@ -21,21 +20,12 @@ pub(crate) fn plan(tenant: &str, server: &str, upstreams: &[&str]) -> ServerPlan
         .collect();
     upstreams.sort();
     ServerPlan {
-        tenant: TenantId::new(tenant).unwrap(),
-        server: ServerId::new(server).unwrap(),
-        kind: ServerKind::Federated(upstreams),
-        revisions: Revision::ALL.to_vec(),
-        origins: Origins::default(),
         visibility: Visibility::Everything,
-        allow: AllowLists::default(),
-        name_limit: 48,
-        strict_fields: false,
-        stream_after: Duration::from_secs(2),
-        poll_close: false,
-        sessions_optional: false,
-        instructions: None,
-        call_idle: Duration::from_secs(60),
-        call_total: Duration::from_secs(600),
+        ..ServerPlan::new(
+            TenantId::new(tenant).unwrap(),
+            ServerId::new(server).unwrap(),
+            ServerKind::Federated(upstreams),
+        )
     }
 }
 

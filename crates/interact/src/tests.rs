@@ -18,7 +18,7 @@ use vestibule_exchange::{
 use vestibule_frame::{Draft, Frame, Id, Limits, encode};
 use vestibule_store::{Keyring, Sealer};
 use vestibule_terms::clock::ManualClock;
-use vestibule_terms::plan::{AllowLists, Origins, Visibility};
+use vestibule_terms::plan::Visibility;
 use vestibule_terms::{
     Clock, Deadline, Era, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan,
     SessionId, TenantId, UpstreamId,
@@ -207,21 +207,8 @@ impl World {
 
 fn plan(kind: ServerKind) -> ServerPlan {
     ServerPlan {
-        tenant: tenant(),
-        server: ServerId::new("s").unwrap(),
-        kind,
-        revisions: Revision::ALL.to_vec(),
-        origins: Origins::default(),
         visibility: Visibility::Everything,
-        allow: AllowLists::default(),
-        name_limit: 48,
-        strict_fields: false,
-        stream_after: Duration::from_secs(2),
-        poll_close: false,
-        sessions_optional: false,
-        instructions: None,
-        call_idle: Duration::from_secs(60),
-        call_total: Duration::from_secs(600),
+        ..ServerPlan::new(tenant(), ServerId::new("s").unwrap(), kind)
     }
 }
 

@@ -7,8 +7,8 @@ use axum::body::Body;
 use http::{Extensions, HeaderMap, Request, Response};
 use tower::{Layer, ServiceExt};
 use vestibule_frame::body::FrameBody;
-use vestibule_terms::plan::{AllowLists, Origins, ServerKind, ServerPlan, Visibility};
-use vestibule_terms::{Record, Revision, ServerId, TenantId};
+use vestibule_terms::plan::{ServerKind, ServerPlan, Visibility};
+use vestibule_terms::{Record, ServerId, TenantId};
 
 use crate::{Admitted, Stage};
 
@@ -109,20 +109,11 @@ pub(crate) fn with_body(
 /// A plan of an empty server.
 pub(crate) fn plan(tenant: &str, server: &str) -> ServerPlan {
     ServerPlan {
-        tenant: TenantId::new(tenant).unwrap(),
-        server: ServerId::new(server).unwrap(),
-        kind: ServerKind::Federated(Vec::new()),
-        revisions: Revision::ALL.to_vec(),
-        origins: Origins::default(),
         visibility: Visibility::Everything,
-        allow: AllowLists::default(),
-        name_limit: 48,
-        strict_fields: false,
-        stream_after: std::time::Duration::from_secs(2),
-        poll_close: false,
-        sessions_optional: false,
-        instructions: None,
-        call_idle: std::time::Duration::from_secs(60),
-        call_total: std::time::Duration::from_secs(600),
+        ..ServerPlan::new(
+            TenantId::new(tenant).unwrap(),
+            ServerId::new(server).unwrap(),
+            ServerKind::Federated(Vec::new()),
+        )
     }
 }

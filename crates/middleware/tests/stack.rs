@@ -31,8 +31,8 @@ use vestibule_middleware::quota::{LocalQuotas, QuotaLayer};
 use vestibule_middleware::route::RouteLayer;
 use vestibule_middleware::size::SizeLayer;
 use vestibule_terms::clock::ManualClock;
-use vestibule_terms::plan::{AllowLists, Origins, ServerKind, ServerPlan, Visibility};
-use vestibule_terms::{Accepts, Deadline, Principal, Record, Revision, ServerId, TenantId};
+use vestibule_terms::plan::{Origins, ServerKind, ServerPlan, Visibility};
+use vestibule_terms::{Accepts, Deadline, Principal, Record, ServerId, TenantId};
 
 const ORDER: [&str; 12] = [
     "panic",
@@ -53,24 +53,16 @@ const MAX_BODY: usize = 1000;
 
 fn plan(tenant: &str) -> ServerPlan {
     ServerPlan {
-        tenant: TenantId::new(tenant).unwrap(),
-        server: ServerId::new("default").unwrap(),
-        kind: ServerKind::Federated(Vec::new()),
-        revisions: Revision::ALL.to_vec(),
         origins: Origins {
             listed: vec!["https://good.example".to_owned()],
             loopback: false,
         },
         visibility: Visibility::Everything,
-        allow: AllowLists::default(),
-        name_limit: 48,
-        strict_fields: false,
-        stream_after: Duration::from_secs(2),
-        poll_close: false,
-        sessions_optional: false,
-        instructions: None,
-        call_idle: Duration::from_secs(60),
-        call_total: Duration::from_secs(600),
+        ..ServerPlan::new(
+            TenantId::new(tenant).unwrap(),
+            ServerId::new("default").unwrap(),
+            ServerKind::Federated(Vec::new()),
+        )
     }
 }
 

@@ -21,7 +21,7 @@ use vestibule_frame::{Draft, Frame, Limits, encode};
 use vestibule_metrics::Metrics;
 use vestibule_store::{Keyring, Sealer};
 use vestibule_terms::clock::SystemClock;
-use vestibule_terms::plan::{AllowLists, Origins, Visibility};
+use vestibule_terms::plan::Visibility;
 use vestibule_terms::{
     Deadline, Era, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan,
     SessionId, TenantId, UpstreamId,
@@ -34,21 +34,12 @@ pub(crate) const ALL: &str =
 
 fn plan_of(kind: ServerKind) -> ServerPlan {
     ServerPlan {
-        tenant: TenantId::new("t").unwrap(),
-        server: ServerId::new("s").unwrap(),
-        kind,
-        revisions: Revision::ALL.to_vec(),
-        origins: Origins::default(),
         visibility: Visibility::Everything,
-        allow: AllowLists::default(),
-        name_limit: 48,
-        strict_fields: false,
-        stream_after: Duration::from_secs(2),
-        poll_close: false,
-        sessions_optional: false,
-        instructions: None,
-        call_idle: Duration::from_secs(60),
-        call_total: Duration::from_secs(600),
+        ..ServerPlan::new(
+            TenantId::new("t").unwrap(),
+            ServerId::new("s").unwrap(),
+            kind,
+        )
     }
 }
 

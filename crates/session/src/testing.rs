@@ -5,7 +5,6 @@ use std::convert::Infallible;
 use std::future::Ready;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -26,7 +25,7 @@ use vestibule_store::{Caps, Keyring, Lifetimes, MemorySessions, Sealer};
 use vestibule_streamlog::MemoryLog;
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::clock::ManualClock;
-use vestibule_terms::plan::{AllowLists, Origins, Visibility};
+use vestibule_terms::plan::Visibility;
 use vestibule_terms::{
     Deadline, Method, Principal, Record, Revision, ServerId, ServerKind, ServerPlan, TenantId,
     UpstreamId,
@@ -90,21 +89,12 @@ impl Backchannel for Back {
 /// A plan of one upstream that serves every revision.
 pub(crate) fn plan() -> ServerPlan {
     ServerPlan {
-        tenant: TenantId::new("acme").unwrap(),
-        server: ServerId::new("default").unwrap(),
-        kind: ServerKind::Transparent(upstream()),
-        revisions: Revision::ALL.to_vec(),
-        origins: Origins::default(),
         visibility: Visibility::Everything,
-        allow: AllowLists::default(),
-        name_limit: 48,
-        strict_fields: false,
-        stream_after: Duration::from_secs(2),
-        poll_close: false,
-        sessions_optional: false,
-        instructions: None,
-        call_idle: Duration::from_secs(60),
-        call_total: Duration::from_secs(600),
+        ..ServerPlan::new(
+            TenantId::new("acme").unwrap(),
+            ServerId::new("default").unwrap(),
+            ServerKind::Transparent(upstream()),
+        )
     }
 }
 

@@ -85,6 +85,29 @@ pub struct ServerPlan {
 }
 
 impl ServerPlan {
+    /// A server with every default of the configuration, which shows nothing: every revision, no
+    /// origin, 48 characters a name, SSE after two seconds, calls of a minute's silence and ten
+    /// minutes in all.
+    pub fn new(tenant: TenantId, server: ServerId, kind: ServerKind) -> Self {
+        Self {
+            tenant,
+            server,
+            kind,
+            revisions: Revision::ALL.to_vec(),
+            origins: Origins::default(),
+            visibility: Visibility::Nothing,
+            allow: AllowLists::default(),
+            name_limit: 48,
+            strict_fields: false,
+            stream_after: Duration::from_secs(2),
+            poll_close: false,
+            sessions_optional: false,
+            instructions: None,
+            call_idle: Duration::from_secs(60),
+            call_total: Duration::from_secs(600),
+        }
+    }
+
     /// The upstreams, in order of id.
     pub fn upstreams(&self) -> &[UpstreamId] {
         match &self.kind {

@@ -1,7 +1,6 @@
 //! The virtual servers of a tenant, as plans.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use vestibule_terms::plan::{AllowLists, Origins, ServerKind, ServerPlan, Visibility};
 use vestibule_terms::{Revision, ServerId, TenantId, UpstreamId};
@@ -20,10 +19,6 @@ const SERVED: [Revision; 4] = [
     Revision::R2026_07_28,
 ];
 const DEFAULT_SERVER: &str = "default";
-const DEFAULT_NAME_LIMIT: usize = 48;
-const DEFAULT_STREAM_AFTER: Duration = Duration::from_secs(2);
-const DEFAULT_IDLE: Duration = Duration::from_secs(60);
-const DEFAULT_TOTAL: Duration = Duration::from_secs(600);
 
 /// What every server takes from its tenant.
 pub(crate) struct Context<'a> {
@@ -42,21 +37,10 @@ impl Context<'_> {
     /// A plan with every default.
     fn plan(&self, server: ServerId, kind: ServerKind) -> ServerPlan {
         ServerPlan {
-            tenant: self.tenant.clone(),
-            server,
-            kind,
             revisions: SERVED.to_vec(),
             origins: self.origins.clone(),
             visibility: self.visibility,
-            allow: AllowLists::default(),
-            name_limit: DEFAULT_NAME_LIMIT,
-            strict_fields: false,
-            stream_after: DEFAULT_STREAM_AFTER,
-            poll_close: false,
-            sessions_optional: false,
-            instructions: None,
-            call_idle: DEFAULT_IDLE,
-            call_total: DEFAULT_TOTAL,
+            ..ServerPlan::new(self.tenant.clone(), server, kind)
         }
     }
 
@@ -70,8 +54,8 @@ impl Context<'_> {
         let clocks: Vec<_> = mine.map(|upstream| upstream.timeouts).collect();
         let idle = clocks.iter().map(|timeouts| timeouts.idle).max();
         let total = clocks.iter().map(|timeouts| timeouts.total).max();
-        plan.call_idle = idle.unwrap_or(DEFAULT_IDLE);
-        plan.call_total = total.unwrap_or(DEFAULT_TOTAL);
+        plan.call_idle = idle.unwrap_or(plan.call_idle);
+        plan.call_total = total.unwrap_or(plan.call_total);
     }
 }
 
