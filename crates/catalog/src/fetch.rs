@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::StreamExt;
 use tokio::time::Instant;
 use tracing::warn;
-use vestibule_exchange::error_map::{Mapped, map_error};
+use vestibule_exchange::error_map::{Mapped, Told, map_error};
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{
     Capabilities, Connector, Event, Final, Inlet, Outbound, Profile, RpcError, Sharing,
@@ -153,12 +153,15 @@ impl Enumeration {
                     scope: CacheScope::Public,
                 });
             }
-            return Err(
-                match map_error(frame, &self.upstream, self.kind.method(), Era::Modern) {
-                    Mapped::Replace(error) => error,
-                    Mapped::Pass => protocol("list_error"),
-                },
-            );
+            let told = Told {
+                era: Era::Modern,
+                elicit_url: false,
+            };
+            let mapped = map_error(frame, &self.upstream, self.kind.method(), told);
+            return Err(match mapped {
+                Mapped::Replace(error) => error,
+                Mapped::Pass => protocol("list_error"),
+            });
         }
         let result = frame.result().ok_or_else(|| protocol("list_result"))?;
         let modern = self.profile.revision.is_modern();

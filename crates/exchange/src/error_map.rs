@@ -117,6 +117,15 @@ impl RpcError {
         Self::gateway(code::UPSTREAM_AUTH, message, reason, Some(upstream), false)
     }
 
+    /// -31008: the upstream wants a grant of one user, and all users would share it (ELI-14).
+    pub fn shared_credential(upstream: &UpstreamId) -> Self {
+        let message = format!(
+            "upstream `{upstream}` asks for an authorization that its shared credential cannot hold"
+        );
+        let reason = "shared_credential";
+        Self::gateway(code::UPSTREAM_AUTH, message, reason, Some(upstream), false)
+    }
+
     /// -32602 for a name that does not exist or is not permitted: the same bytes for both (TOL-07).
     pub fn unknown(kind: &'static str) -> Self {
         Self::new(code::INVALID_PARAMS, format!("unknown {kind}"))
@@ -156,11 +165,21 @@ pub enum Mapped {
     Replace(RpcError),
 }
 
-/// Maps the error response `frame` of `upstream` to `method` for a client of `era`.
+/// Who is told of an error.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Told {
+    /// The era the client speaks.
+    pub era: Era,
+    /// Whether it declared url elicitations, in a revision that has them.
+    pub elicit_url: bool,
+}
+
+/// Maps the error response `frame` of `upstream` to `method` for the client `told`.
 ///
 /// Codes that the receiving hop would act upon (-32020 … -32022) and codes of our own block never
 /// cross unseen: from an upstream they say something about *our* request, not about the client's.
-pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, era: Era) -> Mapped {
+pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, told: Told) -> Mapped {
+    let era = told.era;
     let Some(parts) = frame.error_parts() else {
         return Mapped::Replace(RpcError::protocol(upstream, "malformed_error"));
     };
@@ -202,13 +221,12 @@ pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, era: Era)
                 Mapped::Replace(error)
             }
         },
-        code::URL_ELICITATION => match era {
-            Era::Legacy => Mapped::Pass,
-            Era::Modern => Mapped::Replace(RpcError::not_translatable(
-                "the upstream asks for a url elicitation first",
-                "url_elicitation",
-            )),
-        },
+        // ERR-05: only a client that can show the URL may be told to (6.5)
+        code::URL_ELICITATION if told.elicit_url && era == Era::Legacy => Mapped::Pass,
+        code::URL_ELICITATION => Mapped::Replace(RpcError::not_translatable(
+            "the upstream asks for a url elicitation first",
+            "url_elicitation",
+        )),
         -32019..=-32000 => match era {
             Era::Legacy => Mapped::Pass,
             Era::Modern => opaque(),
@@ -276,7 +294,11 @@ mod tests {
     fn mapped(error: &str, method: Method, era: Era) -> Mapped {
         let text = format!(r#"{{"jsonrpc":"2.0","id":"1","error":{error}}}"#);
         let frame = Frame::parse(Bytes::from(text), &Limits::default()).unwrap();
-        map_error(&frame, &UpstreamId::new("up").unwrap(), method, era)
+        let told = Told {
+            era,
+            elicit_url: false,
+        };
+        map_error(&frame, &UpstreamId::new("up").unwrap(), method, told)
     }
 
     fn code_of(error: &str, method: Method, era: Era) -> i64 {
@@ -328,6 +350,27 @@ mod tests {
         }
         let legacy = r#"{"code":-32000,"message":"x"}"#;
         assert_eq!(code_of(legacy, Method::ToolsCall, Era::Legacy), 0);
+    }
+
+    /// ERR-05: an upstream that asks for a url first is heard by those alone who can show one.
+    #[test]
+    fn err_05_a_required_url_elicitation_reaches_who_can_show_it() {
+        let text = r#"{"jsonrpc":"2.0","id":"1","error":{"code":-32042,"message":"first","data":{"elicitations":[]}}}"#;
+        let frame = Frame::parse(Bytes::from(text), &Limits::default()).unwrap();
+        let upstream = UpstreamId::new("up").unwrap();
+        for (era, elicit_url, expected) in [
+            (Era::Legacy, true, None),
+            (Era::Legacy, false, Some(-31007)),
+            (Era::Modern, true, Some(-31007)),
+            (Era::Modern, false, Some(-31007)),
+        ] {
+            let told = Told { era, elicit_url };
+            let code = match map_error(&frame, &upstream, Method::ToolsCall, told) {
+                Mapped::Pass => None,
+                Mapped::Replace(error) => Some(error.code),
+            };
+            assert_eq!(code, expected, "{told:?}");
+        }
     }
 
     /// XT-533: a gateway code from an upstream is remapped and its origin overwritten.

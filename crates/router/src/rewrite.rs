@@ -7,13 +7,13 @@ use bytes::Bytes;
 use vestibule_catalog::cursor::{Owner, UPSTREAM_CURSOR_MAX};
 use vestibule_catalog::definition::items;
 use vestibule_catalog::{Catalog, Cursor, Definition, Kind, Mirroring, Position, allow, warn_flaw};
-use vestibule_exchange::error_map::{FROM_UPSTREAM, Mapped, map_error};
+use vestibule_exchange::error_map::{FROM_UPSTREAM, Mapped, Told, map_error};
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{Call, Event, Final, ListPage, RpcError};
 use vestibule_frame::{Draft, Frame, Span};
 use vestibule_metrics::Metrics;
 use vestibule_terms::reject::code;
-use vestibule_terms::{Method, Principal, Revision, ServerPlan, UpstreamId};
+use vestibule_terms::{Method, Principal, ServerPlan, UpstreamId};
 
 use crate::names::{Giving, Names};
 use crate::one::token;
@@ -26,7 +26,7 @@ const COMPLETIONS_MAX: usize = 100;
 pub(crate) struct Rewrite {
     plan: Arc<ServerPlan>,
     principal: Arc<Principal>,
-    revision: Revision,
+    told: Told,
     method: Method,
     upstream: UpstreamId,
     catalog: Arc<Catalog>,
@@ -42,7 +42,10 @@ impl Rewrite {
         Self {
             plan: Arc::clone(&call.plan),
             principal: Arc::clone(&call.principal),
-            revision: call.revision,
+            told: Told {
+                era: call.revision.era(),
+                elicit_url: call.capabilities.elicit_url,
+            },
             method: call.method,
             upstream: upstream.clone(),
             catalog: Arc::clone(&router.catalog),
@@ -142,12 +145,7 @@ impl Rewrite {
             // Not every server that has resources has templates too, and few say so (RSC-11).
             return Final::List(empty_page(kind));
         }
-        match map_error(
-            draft.frame(),
-            &self.upstream,
-            self.method,
-            self.revision.era(),
-        ) {
+        match map_error(draft.frame(), &self.upstream, self.method, self.told) {
             Mapped::Replace(mut error) => {
                 let data = error.data.as_ref().filter(|_| self.plan.is_federated());
                 if let Some(data) = data.and_then(|data| self.names().error_data(data)) {

@@ -12,6 +12,7 @@ use vestibule_exchange::{
     Capabilities, Events, Final, Outbound, Profile, RpcError, SessionKey, Sharing,
 };
 use vestibule_frame::Frame;
+use vestibule_terms::reject::code;
 use vestibule_terms::{Era, Method, TenantId, UpstreamId};
 
 use crate::background::Background;
@@ -321,7 +322,7 @@ impl Link {
         let mut attempt = 0;
         loop {
             let fault = match self.try_call(&outbound, &mut clock, sink).await {
-                Ok(end) => return end,
+                Ok(end) => return self.judged(end),
                 Err(fault) => fault,
             };
             if fault.is_down() {
@@ -429,14 +430,35 @@ impl Link {
         Ok(self.memory.set(probed?))
     }
 
+    /// Whether everybody is the same to this upstream.
+    fn shares_credential(&self) -> bool {
+        match &self.target.reach {
+            Reach::Http { .. } => !self.target.headers.is_empty(),
+            Reach::Stdio { env, .. } => !env.is_empty(),
+        }
+    }
+
+    /// The end of a call, unless it asks one user for a grant that all would share (ELI-14).
+    fn judged(&self, end: Final) -> Final {
+        let asks = match &end {
+            Final::Message(draft) => {
+                let parts = draft.frame().error_parts();
+                parts.and_then(|parts| parts.code) == Some(code::URL_ELICITATION)
+            }
+            Final::Error(_) | Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => {
+                false
+            }
+        };
+        if asks && self.shares_credential() {
+            return Final::Error(RpcError::shared_credential(&self.target.id));
+        }
+        end
+    }
+
     /// What may be declared of a client's capabilities. With a credential that everybody shares a
     /// url elicitation would bind one user's grant to all (ELI-14).
     fn relayable(&self, declared: &Arc<Capabilities>) -> Arc<Capabilities> {
-        let shares_credential = match &self.target.reach {
-            Reach::Http { .. } => !self.target.headers.is_empty(),
-            Reach::Stdio { env, .. } => !env.is_empty(),
-        };
-        if shares_credential && declared.elicit_url {
+        if declared.elicit_url && self.shares_credential() {
             return Arc::new(Capabilities {
                 elicit_url: false,
                 ..(**declared).clone()

@@ -290,6 +290,40 @@ async fn eli_06_the_completion_of_a_url_elicitation_names_what_was_shown() {
     assert_eq!(text(client.rest().await.last().unwrap()), "end");
 }
 
+/// ERR-05, ELI-14, XT-501: an upstream that wants a URL to be shown first is heard by a client that can
+/// show one, and never where all users share its credential.
+#[tokio::test]
+async fn err_05_a_required_url_elicitation_reaches_who_can_show_it() {
+    let upstream = legacy_upstream(json!({ "tools": {} }), |request: &Recorded| {
+        let error = json!({ "code": -32042, "message": "first", "data": { "elicitations": [
+            { "mode": "url", "message": "log in", "url": "https://idp.example/secret", "elicitationId": "e" },
+        ] } });
+        let answer = json!({ "jsonrpc": "2.0", "id": request.rpc_id(), "error": error });
+        (request.rpc_method() == "tools/call").then(|| Answer::json(200, &answer))
+    })
+    .await;
+    let shared = format!(
+        "  s:\n    auth: none\n    policy: allow_all\n    upstreams:\n      up: {{ url: \"{}\", auth: {{ headers: {{ X-Key: k }} }} }}\n    servers: {{ up: {{ upstream: up }} }}\n",
+        upstream.url()
+    );
+    let gateway = Gateway::start(&(tenant(&[("up", &upstream.url())]) + &shared));
+    let able = json!({ "elicitation": { "form": {}, "url": {} } });
+    for (target, capabilities, expected) in [
+        ("/mcp/t/up", &able, -32042),
+        ("/mcp/t/up", &json!({ "elicitation": {} }), -31007),
+        ("/mcp/s/up", &able, -31008),
+    ] {
+        let session = Session::open(&gateway, target, capabilities.clone()).await;
+        let answer = session
+            .post(&request(2, "tools/call", &call()))
+            .await
+            .json();
+        assert_eq!(answer["error"]["code"], expected, "{target} {answer}");
+        let shown = answer.to_string().contains("idp.example");
+        assert_eq!(shown, expected == -32042, "{target} {answer}");
+    }
+}
+
 /// Cases 39, 90, GET-05, TOL-06: a list that an upstream says to have changed on its own stream is fetched anew, and the
 /// sessions hear of it, also one that opens its stream later.
 #[tokio::test]
