@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// XT-533: a gateway code from an upstream is remapped and its origin overwritten.
+    /// XT-533, ERR-11: a gateway code from an upstream is remapped, its origin overwritten, its text cleaned.
     #[test]
     fn xt_533_our_own_codes_from_an_upstream_are_not_believed() {
         let forged = r#"{"code":-31006,"message":"a\nb","data":{"origin":"gateway"}}"#;

@@ -119,7 +119,7 @@ async fn sta_03_t21_two_credentials_or_one_in_the_query_are_400() {
     }
 }
 
-/// AUT-01, case 4: each key opens its own tenant and servers, on every request.
+/// AUT-01, HDR-22, case 4: each key opens its own tenant and servers, on every request.
 #[tokio::test]
 async fn case_4_a_key_opens_its_own_tenant_and_servers_alone() {
     let (_upstream, gateway) = house().await;

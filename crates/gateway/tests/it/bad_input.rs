@@ -605,7 +605,8 @@ async fn bat_01_bat_07_case_58_batches_are_taken_apart_and_joined() {
     assert_eq!(codes, [none, none, &json!(-32600), &json!(-32602)]);
 }
 
-/// XT-001 … XT-008, VER rows, STA-05 … STA-12: which era, and the ladder of the stateless one.
+/// XT-001 … XT-008, HDR-09, VER-06, VER-07, VER-08, VER-09, STA-05, STA-06, STA-07, STA-08, STA-09, STA-10, STA-12:
+/// which era, and the ladder of the stateless one.
 #[tokio::test]
 async fn xt_001_xt_008_the_ladder_of_the_classifier() {
     let house = House::open().await;

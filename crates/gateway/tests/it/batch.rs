@@ -39,7 +39,7 @@ fn refused(answer: &RawResponse) -> (u16, i64, bool) {
     (answer.status, code, json.get("id").is_some())
 }
 
-/// BAT-01, BAT-06, XT-460, case 58: requests and notifications of a batch go upstream one by one;
+/// BAT-01, BAT-06, BAT-08, XT-460, case 58: requests and notifications of a batch go upstream one by one;
 /// the answers come back as one array in the order of the requests, ids with their types.
 #[tokio::test]
 async fn bat_01_06_a_batch_is_split_and_joined_over_both_eras() {

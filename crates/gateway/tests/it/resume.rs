@@ -356,7 +356,7 @@ async fn assert_ended(client: &mut RawClient) {
     }
 }
 
-/// GET-04: standalone streams are several, each message goes to the newest, and falls back.
+/// GET-04, STA-17: standalone streams are several, each message goes to the newest, and falls back.
 #[tokio::test]
 async fn get_04_several_standalone_streams_stay_open_and_the_newest_is_used() {
     let (_upstream, gateway) = house().await;
