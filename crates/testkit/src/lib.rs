@@ -10,12 +10,14 @@ use std::time::Duration;
 
 pub mod binaries;
 pub mod conformance;
+pub mod h2_client;
 pub mod raw_client;
 pub mod recording;
 pub mod scripted_stdio;
 pub mod sse;
 pub mod wire;
 
+pub use h2_client::H2Client;
 pub use raw_client::{RawClient, RawRequest, RawResponse};
 pub use recording::{Answer, Recorded, RecordingUpstream};
 

@@ -10,6 +10,8 @@
 //! - `{"noise": TEXT}`, `{"partial": TEXT}`: writes text to standard output,
 //!   with or without a line end; `{"stderr": TEXT}`: a line to standard error;
 //! - `{"silence": true}`: reads and answers nothing more;
+//! - `{"relay": ADDRESS}`: connects to that address, hands on every line it reads and writes what comes
+//!   back, until its input ends: the test itself is the server then;
 //! - `{"stubborn": true}`: from now on outlives the end of its input and SIGTERM;
 //! - `{"exit": STATUS}`: ends at once.
 //!
@@ -27,7 +29,10 @@ use std::{
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, value::RawValue};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines, Stdin},
+    net::TcpStream,
+};
 
 /// The exit status when another method came than the one expected.
 pub const UNEXPECTED: i32 = 3;
@@ -71,6 +76,11 @@ pub enum Step {
     Silence {
         /// Always true.
         silence: bool,
+    },
+    /// Be the standard streams of a server elsewhere.
+    Relay {
+        /// Where that server listens.
+        relay: String,
     },
     /// Outlive the end of the input and SIGTERM.
     Stubborn {
@@ -233,6 +243,10 @@ impl Actor {
                 self.rest().await;
                 return Ok(Some(0));
             }
+            Step::Relay { relay } => {
+                self.relay(&relay).await?;
+                return Ok(Some(0));
+            }
             Step::Stubborn { .. } => {
                 self.stubborn = true;
                 ignore_termination()?;
@@ -279,6 +293,23 @@ impl Actor {
             write_all(reply, &message).await?;
         }
         Ok(true)
+    }
+
+    /// Hands lines on and writes what comes back.
+    async fn relay(&mut self, address: &str) -> anyhow::Result<()> {
+        let server = TcpStream::connect(address).await;
+        let (mut answers, mut server) = server.context("no server to relay to")?.into_split();
+        let back = tokio::spawn(async move {
+            let mut output = tokio::io::stdout();
+            tokio::io::copy(&mut answers, &mut output).await
+        });
+        while let Some(line) = self.next().await? {
+            let line = format!("{line}\n");
+            let sent = server.write_all(line.as_bytes()).await;
+            sent.context("the server has gone")?;
+        }
+        back.abort();
+        Ok(())
     }
 
     async fn next(&mut self) -> anyhow::Result<Option<String>> {

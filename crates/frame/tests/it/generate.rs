@@ -1,5 +1,5 @@
 //! A seeded generator of messages that parsers disagree about, which keeps the structure of what it
-//! wrote, so that it can tell what an edit must leave.
+//! wrote, so that it can tell what an edit must leave. The tests of the gateway as a whole use it, too.
 
 /// SplitMix64: the same numbers on every machine.
 pub(crate) struct Random(u64);
@@ -83,7 +83,7 @@ impl Random {
         mixed ^ mixed >> 31
     }
 
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         let bound = u64::try_from(bound).expect("small");
         usize::try_from(self.next() % bound).expect("small")
     }
@@ -92,7 +92,7 @@ impl Random {
         self.below(count) == 0
     }
 
-    fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
+    pub(crate) fn pick<'a>(&mut self, from: &[&'a str]) -> &'a str {
         from[self.below(from.len())]
     }
 
@@ -107,7 +107,7 @@ impl Random {
     }
 
     /// Any JSON value, duplicates and half surrogate pairs included.
-    fn any(&mut self, depth: usize) -> String {
+    pub(crate) fn any(&mut self, depth: usize) -> String {
         match self.below(if depth == 0 { 5 } else { 8 }) {
             0 | 1 => self.pick(&NUMBERS).to_owned(),
             2 | 3 => self.pick(&STRINGS).to_owned(),
@@ -144,7 +144,7 @@ impl Random {
     }
 
     /// An object of these members and of others that nobody knows, in any order.
-    fn object(&mut self, mut members: Vec<(String, Value)>) -> Object {
+    pub(crate) fn object(&mut self, mut members: Vec<(String, Value)>) -> Object {
         for at in 0..self.below(4) {
             let name = format!(
                 "{}{at}",

@@ -7,6 +7,7 @@ mod generate;
 mod grammar;
 mod properties;
 mod response;
+mod suite;
 
 use bytes::Bytes;
 use vestibule_frame::{Frame, FrameError, Limits, Reason};

@@ -13,6 +13,7 @@
     reason = "a scenario or a table of inputs reads in one piece"
 )]
 
+mod at_scale;
 mod auth;
 mod bad_input;
 mod batch;
@@ -21,23 +22,36 @@ mod cross_era;
 mod drain;
 mod federation;
 mod fidelity;
+#[allow(
+    dead_code,
+    reason = "written for the tests of the frame room, which use all of it"
+)]
+#[path = "../../../frame/tests/it/generate.rs"]
+mod generate;
 mod harness;
 mod health;
+mod http2;
 mod isolation;
+mod json_suite;
 mod legacy_session;
 mod limits;
 mod listen;
 mod modern;
 mod origin;
+mod paths;
 mod peers;
 mod process;
 mod program;
 mod questions;
 mod records;
 mod reload;
+mod restart;
 mod resume;
+mod smuggling;
 mod stages;
 mod stdio;
+#[path = "../../../frame/tests/it/suite.rs"]
+mod suite;
 mod talk;
 mod transport;
 mod upstream_down;
