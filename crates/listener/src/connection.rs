@@ -10,10 +10,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
-use bytes::Bytes;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
-use http_body::{Frame, SizeHint};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
@@ -23,7 +21,9 @@ use tokio_util::sync::CancellationToken;
 use tower::util::Oneshot;
 use tower::{Service, ServiceExt as _};
 
-use crate::clock::{Activity, Clocks, InFlight, Timed};
+use crate::activity::{Activity, InFlight};
+use crate::answer::{Answer, Stalls};
+use crate::clock::{Clocks, Timed};
 
 /// The read buffer of an HTTP/1.1 connection bounds what a head may be: the 64 KiB of headers
 /// that the pipeline allows and answers for itself, and a request line.
@@ -101,15 +101,17 @@ impl Http {
             + 'static,
         S::Future: Send + 'static,
     {
-        let activity = Arc::new(Activity::default());
+        let (activity, stalls) = (Arc::new(Activity::default()), Arc::new(Stalls::default()));
         let stream = Timed::new(stream, Clocks::DEFAULT, Arc::clone(&activity));
         let service = Served {
             inner: service,
             facts,
-            activity,
+            activity: Arc::clone(&activity),
+            stalls: Arc::clone(&stalls),
         };
         let connection = self.0.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
+        let mut stalled = std::pin::pin!(stalls.watch(Clocks::DEFAULT.stall));
         let mut draining = false;
         loop {
             tokio::select! {
@@ -123,6 +125,11 @@ impl Http {
                     draining = true;
                     connection.as_mut().graceful_shutdown();
                 }
+                () = activity.abused() => {
+                    tracing::debug!(peer = %facts.peer, "the peer gives up too many requests");
+                    return;
+                }
+                () = stalled.as_mut() => {}
                 () = cut.cancelled() => return,
             }
         }
@@ -135,30 +142,33 @@ struct Served<S> {
     inner: S,
     facts: Connection,
     activity: Arc<Activity>,
+    stalls: Arc<Stalls>,
 }
 
 impl<S> hyper::service::Service<Request<Incoming>> for Served<S>
 where
     S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone,
 {
-    type Response = Response<ServedBody>;
+    type Response = Response<Answer>;
     type Error = Infallible;
     type Future = Serving<Oneshot<S, Request<Incoming>>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
-        let in_flight = self.activity.begin(request.version() == Version::HTTP_2);
-        if self.activity.is_refused() {
+        let multiplexed = request.version() == Version::HTTP_2;
+        let Some(in_flight) = self.activity.begin(multiplexed) else {
             return Serving {
                 answer: None,
-                in_flight: Some(in_flight),
+                in_flight: None,
+                stalls: None,
             };
-        }
+        };
         let extensions = request.extensions_mut();
         extensions.insert(self.facts);
         extensions.insert(ConnectInfo(self.facts.peer));
         Serving {
             answer: Some(self.inner.clone().oneshot(request)),
             in_flight: Some(in_flight),
+            stalls: multiplexed.then(|| Arc::clone(&self.stalls)),
         }
     }
 }
@@ -169,6 +179,8 @@ pin_project! {
         #[pin]
         answer: Option<F>,
         in_flight: Option<InFlight>,
+        // the answers beside this one, on HTTP/2
+        stalls: Option<Arc<Stalls>>,
     }
 }
 
@@ -176,7 +188,7 @@ impl<F> Future for Serving<F>
 where
     F: Future<Output = Result<Response<Body>, Infallible>>,
 {
-    type Output = Result<Response<ServedBody>, Infallible>;
+    type Output = Result<Response<Answer>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
@@ -185,9 +197,9 @@ where
             None => refusal(),
         };
         let in_flight = this.in_flight.take();
-        Poll::Ready(Ok(response.map(|inner| ServedBody {
-            inner,
-            _in_flight: in_flight,
+        Poll::Ready(Ok(response.map(|inner| match this.stalls {
+            Some(stalls) => stalls.hold(inner, in_flight),
+            None => Answer::alone(inner, in_flight),
         })))
     }
 }
@@ -200,30 +212,4 @@ fn refusal() -> Response<Body> {
     let close = HeaderValue::from_static("close");
     response.headers_mut().insert(CONNECTION, close);
     response
-}
-
-/// A body that keeps its request in flight until it is dropped.
-struct ServedBody {
-    inner: Body,
-    _in_flight: Option<InFlight>,
-}
-
-impl http_body::Body for ServedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.inner).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.inner.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.inner.size_hint()
-    }
 }

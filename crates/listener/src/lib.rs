@@ -2,10 +2,12 @@
 //!
 //! A [`Listener`] serves one cloneable tower service on one address and knows nothing of what it
 //! serves. It guards what only it can see: how many connections there are, in all and by address,
-//! how long a head may take, how long a peer may refuse to read (T23, T24, T26). Bodies that come
-//! slowly are the affair of whoever reads them.
+//! how long a head may take, how long a peer may refuse to read, where requests end (T16, T23, T24,
+//! T26). Bodies that come slowly are the affair of whoever reads them.
 
 mod accept;
+mod activity;
+mod answer;
 mod bind;
 mod caps;
 mod clock;

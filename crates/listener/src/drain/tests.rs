@@ -186,9 +186,33 @@ async fn t26_beyond_the_global_cap_peers_wait() {
 #[tokio::test(start_paused = true)]
 async fn t24_silent_and_slow_heads_are_closed() {
     let running = start(Limits::default());
-    for bytes in ["", "P", "PRI * HTTP/2.0", "GET / HTTP/1.1\r\nhost: x\r\n"] {
+    for bytes in [
+        "",
+        "P",
+        "PRI * HTTP/2.0",
+        // settings, and a header block that does not end
+        "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0\0\0\x01\x01\x01\0\0\0\x01\0",
+        "GET / HTTP/1.1\r\nhost: x\r\n",
+    ] {
         let mut stream = TcpStream::connect(running.address).await.unwrap();
         stream.write_all(bytes.as_bytes()).await.unwrap();
+        let start = tokio::time::Instant::now();
+        // what the server has to say first does not count
+        stream.read_to_end(&mut Vec::new()).await.ok();
+        assert!((9..=11).contains(&start.elapsed().as_secs()), "{bytes:?}");
+    }
+}
+
+/// T24: so is a peer that does not end, or does not begin, its TLS handshake.
+#[tokio::test(start_paused = true)]
+async fn t24_handshakes_that_do_not_end_are_closed() {
+    let made = files("handshake");
+    let listener =
+        Listener::bind(ANY.parse().unwrap(), Some(&made.files), Limits::default()).unwrap();
+    let running = start_with(listener, Duration::from_secs(5));
+    for bytes in [&b""[..], b"\x16", b"\x16\x03\x01\x02\x00\x01"] {
+        let mut stream = TcpStream::connect(running.address).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
         let start = tokio::time::Instant::now();
         assert!(is_closed(&mut stream).await);
         assert!((9..=11).contains(&start.elapsed().as_secs()), "{bytes:?}");

@@ -1,7 +1,8 @@
 //! Reads the body of a POST, once, up to its cap, and scans it: the [`vestibule_frame::Payload`]
 //! every later stage reads. The first stage that touches the body; whoever sent it has been let in.
 //!
-//! A body that stalls longer than the plan's silence limit is given up (400). Whether a batch is
+//! A body that is not there when the plan's silence limit is over, or comes too slowly before, is given
+//! up (400). Whether a batch is
 //! allowed depends on the session, which this layer does not know.
 
 mod layer;
@@ -36,9 +37,10 @@ fn broken(error: &BodyError) -> Reject {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use std::time::Duration;
 
     use axum::body::Body;
-    use futures_util::stream;
+    use futures_util::{StreamExt as _, stream};
     use http::Request;
     use vestibule_frame::body::FrameBody;
     use vestibule_frame::{Limits, Payload};
@@ -111,12 +113,63 @@ mod tests {
     async fn t24_a_stalled_body_is_given_up() {
         let stalled = Body::from_stream(stream::pending::<Result<&'static str, std::io::Error>>());
         let mut request = post("").map(|_| FrameBody::new(stalled, 64));
-        let second = std::time::Duration::from_secs(1);
+        let second = Duration::from_secs(1);
         request
             .extensions_mut()
             .insert(Deadline::starting_now(second, second));
         let outcome = through(&FrameLayer::new(Limits::default()), request).await;
         assert_eq!(outcome.status(), 400);
         assert_eq!(outcome.reason(), Some("body_unreadable"));
+    }
+
+    /// A message of 40 KiB, in pieces of this size, one each second.
+    fn drip(size: usize) -> Request<FrameBody> {
+        let text = format!(
+            r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{{"x":"{}"}}}}"#,
+            "y".repeat(40 * 1024)
+        );
+        let pieces: Vec<String> = text
+            .as_bytes()
+            .chunks(size)
+            .map(|piece| String::from_utf8_lossy(piece).into_owned())
+            .collect();
+        let slow = stream::iter(pieces).then(|piece| async {
+            tokio::time::sleep(Duration::from_secs(1)).await; // of paused time
+            Ok::<_, std::io::Error>(piece)
+        });
+        let mut request = post("").map(|_| FrameBody::new(Body::from_stream(slow), 1 << 20));
+        let minute = Duration::from_secs(60);
+        let deadline = Deadline::starting_now(minute, minute);
+        request.extensions_mut().insert(deadline);
+        request
+    }
+
+    /// T24: a body may be slow, but not for ever: after ten seconds a KiB must come each second.
+    #[tokio::test(start_paused = true)]
+    async fn t24_a_body_that_drips_is_given_up() {
+        for (size, taken, seconds) in [
+            (1, false, 11),
+            (500, false, 20),
+            (1_100, true, 38),
+            (10_000, true, 5),
+        ] {
+            let start = tokio::time::Instant::now();
+            let outcome = through(&FrameLayer::new(Limits::default()), drip(size)).await;
+            assert_eq!(outcome.status(), if taken { 200 } else { 400 }, "{size}");
+            assert_eq!(start.elapsed().as_secs(), seconds, "{size}");
+        }
+    }
+
+    /// T24: the silence limit holds for a body of any rate.
+    #[tokio::test(start_paused = true)]
+    async fn t24_a_body_must_come_within_the_silence_limit() {
+        let mut request = drip(1_100);
+        let short = Duration::from_secs(15);
+        let deadline = Deadline::starting_now(short, short);
+        request.extensions_mut().insert(deadline);
+        let start = tokio::time::Instant::now();
+        let outcome = through(&FrameLayer::new(Limits::default()), request).await;
+        assert_eq!(outcome.status(), 400);
+        assert_eq!(start.elapsed().as_secs(), 15);
     }
 }

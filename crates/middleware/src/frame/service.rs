@@ -2,14 +2,17 @@
 
 use std::convert::Infallible;
 use std::future::Future;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::body::Body;
+use bytes::Bytes;
 use http::{Method, Request, Response};
+use tokio::time::{Instant, timeout_at};
 use tower::Service;
-use vestibule_frame::body::FrameBody;
+use vestibule_frame::body::{BodyError, FrameBody};
 use vestibule_frame::{Limits, Payload};
 use vestibule_terms::{Deadline, Record, Reject};
 
@@ -18,6 +21,10 @@ use crate::{Stage, facts, reject};
 
 /// Longest wait for a body where no deadline was set.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a body may come as slowly as it likes, and how many bytes must have come for every second
+/// after that (T24).
+const SLOW_START: Duration = Duration::from_secs(10);
+const SLOWEST: usize = 1024;
 
 /// See the [module](crate::frame).
 #[derive(Debug, Clone)]
@@ -78,9 +85,9 @@ async fn scan(request: Request<FrameBody>, limits: &Limits) -> Result<Request<Fr
         .extensions
         .get::<Deadline>()
         .map_or(PATIENCE, |deadline| deadline.idle);
-    let bytes = tokio::time::timeout(patience, body.read())
+    let bytes = paced(body, patience)
         .await
-        .map_err(|_| Refused(Reject::BodyUnreadable, None))?
+        .ok_or(Refused(Reject::BodyUnreadable, None))?
         .map_err(|error| Refused(broken(&error), None))?;
     let payload = Payload::parse(bytes, limits).map_err(|error| {
         let (refusal, id) = refuse(&error);
@@ -88,4 +95,22 @@ async fn scan(request: Request<FrameBody>, limits: &Limits) -> Result<Request<Fr
     })?;
     head.extensions.insert(payload);
     Ok(Request::from_parts(head, FrameBody::new(Body::empty(), 0)))
+}
+
+/// Reads a body that comes within `patience` and, after a while, at a rate; none when it does not (T24).
+async fn paced(body: FrameBody, patience: Duration) -> Option<Result<Bytes, BodyError>> {
+    let (received, start) = (AtomicUsize::new(0), Instant::now());
+    let mut reading = pin!(body.read_noting(&received));
+    let mut allowed = SLOW_START.min(patience);
+    loop {
+        if let Ok(read) = timeout_at(start + allowed, reading.as_mut()).await {
+            return Some(read);
+        }
+        let seconds = usize::try_from((allowed.saturating_sub(SLOW_START)).as_secs());
+        let expected = seconds.unwrap_or(usize::MAX).saturating_mul(SLOWEST);
+        if allowed >= patience || received.load(Ordering::Relaxed) < expected {
+            return None;
+        }
+        allowed = (allowed + Duration::from_secs(1)).min(patience);
+    }
 }
