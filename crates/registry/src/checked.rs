@@ -115,10 +115,28 @@ pub struct AddressLimits {
 }
 
 /// Where state is kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Store {
     /// In this process's memory, gone with it.
     Memory,
+    /// On this process's own disk.
+    Embedded {
+        /// The folder.
+        path: PathBuf,
+        /// When what was written is forced to the disk.
+        fsync: Fsync,
+    },
+}
+
+/// When what was written is forced to the disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fsync {
+    /// Before a client sees it.
+    Always,
+    /// Every 100 ms.
+    Interval,
+    /// When the operating system does it.
+    Never,
 }
 
 /// Sealing keys; the first seals, the others still open.

@@ -45,10 +45,14 @@ pub const FILE: &[Key] = &[
         "see limits.address",
         "Limits before authentication.",
     ),
-    key("store", "embedded, in memory", "Where state is kept."),
+    key(
+        "store",
+        "embedded, ./vestibule-data",
+        "Where state is kept.",
+    ),
     key(
         "sealing",
-        "a key made at start",
+        "a key made at the first start",
         "Keys that seal what leaves the process.",
     ),
     key(
@@ -143,15 +147,27 @@ pub const ADDRESS_LIMITS: &[Key] = &[
 /// `store`.
 pub const STORE: &[Key] = &[
     key("kind", "embedded", "embedded."),
-    key("path", "none", "none keeps everything in memory."),
-    later("fsync"),
+    key(
+        "path",
+        "./vestibule-data",
+        "The folder in which sessions, streams and a sealing key outlive the process; one process \
+         at a time. `none` keeps everything in memory.",
+    ),
+    key(
+        "fsync",
+        "always",
+        "When what was written is forced to the disk. A process that is killed loses nothing a \
+         client has seen in any case; a power failure loses nothing with `always`, the last 100 ms \
+         with `100ms`, more with `never`, and with either of these all of it if it leaves the file \
+         unusable.",
+    ),
     later("url"),
 ];
 
 /// `sealing`.
 pub const SEALING: &[Key] = &[key(
     "keys",
-    "one made at start, in memory",
+    "one made at the first start, kept in sealing.key of store.path",
     "The first seals, the others still open.",
 )];
 

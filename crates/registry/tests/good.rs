@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use vestibule_registry::checked::{
-    Credential, Destination, LogFormat, ProxyHeader, Reach, Resume, TenantAuth, Transport,
+    Credential, Destination, Fsync, LogFormat, ProxyHeader, Reach, Resume, Store, TenantAuth,
+    Transport,
 };
 use vestibule_registry::object::{self, Key};
 use vestibule_registry::{Checked, parse};
@@ -42,7 +43,7 @@ admin:
   insecure: true
 limits:
   address: { rate: 100/s, burst: 200, connections: 10 }
-store: { kind: embedded, path: none }
+store: { kind: embedded, path: data, fsync: 100ms }
 sealing: { keys: [ { id: k1, secret: { from_env: SEAL } } ] }
 egress: { private: [10.20.0.0/16, "*.svc.cluster.local"], http: ["*.internal"], deny: [192.0.2.0/24] }
 shutdown: { delay: 0s, grace: 10s }
@@ -111,6 +112,11 @@ fn the_whole_file_is_read_into_checked_values() {
     );
     assert_eq!(checked.limits.address.unwrap().connections, 10);
     assert_eq!(checked.sealing.keys[0].secret.expose()[31], 31);
+    let data = Store::Embedded {
+        path: "data".into(), // from the folder of the file
+        fsync: Fsync::Interval,
+    };
+    assert_eq!(checked.store, data);
     assert_eq!(
         checked.egress.private[1],
         Destination::Name("*.svc.cluster.local".to_owned())
@@ -192,6 +198,11 @@ fn org_04_an_empty_file_listens_on_loopback() {
     assert_eq!(checked.admin.address.to_string(), "127.0.0.1:8081");
     assert_eq!(checked.listen.hosts, ["localhost", "127.0.0.1", "[::1]"]);
     assert_eq!(checked.listen.max_body, 4 << 20);
+    let data = Store::Embedded {
+        path: "vestibule-data".into(),
+        fsync: Fsync::Always,
+    };
+    assert_eq!(checked.store, data);
     assert!(checked.tenants.is_empty());
     assert!(checked.warnings.is_empty());
 }

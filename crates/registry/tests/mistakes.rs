@@ -160,20 +160,20 @@ fn mistakes_of_the_top_sections() {
             (2, "store.kind", "not available in this version", "embedded"),
         ),
         (
-            "store:\n  path: ./data",
-            (2, "store.path", "not available in this version", "none"),
+            "store:\n  path: \"\"",
+            (2, "store.path", "must be a path", ""),
         ),
         (
-            "store:\n  path: none\n  fsync: always",
-            (3, "store.fsync", "not available", ""),
+            "store:\n  fsync: sometimes",
+            (2, "store.fsync", "", "always"),
         ),
         (
             "sealing:\n  keys:\n  - { id: k1, secret: c2hvcnQ= }",
             (3, "sealing.keys[0].secret", "32 random bytes", ""),
         ),
         (
-            "sealing:\n  keys:\n  - { id: K, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8= }",
-            (3, "sealing.keys[0].id", "a-z", ""),
+            "sealing:\n  keys:\n  - { id: K_1, secret: AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8= }",
+            (3, "sealing.keys[0].id", "letters and digits", ""),
         ),
         (
             "egress:\n  private: [\"a b\"]",

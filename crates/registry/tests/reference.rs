@@ -131,7 +131,11 @@ const OBJECTS: &[Object] = &[
     Object {
         path: "`store`",
         keys: object::STORE,
-        takes: &[("kind", Choice(&["embedded"])), ("path", Choice(&["none"]))],
+        takes: &[
+            ("kind", Choice(&["embedded"])),
+            ("path", Text("a path, or `none`")),
+            ("fsync", Choice(&["always", "100ms", "never"])),
+        ],
         yaml: ("{store: {", "}}"),
         reported: "store.",
     },

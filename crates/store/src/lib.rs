@@ -13,11 +13,14 @@
 //!   way of ending hands that record back, so that nothing outlives it (cases 63 and 65).
 //! - *No key without a tenant.* No call of this room takes a bare session id.
 //!
-//! [`MemorySessions`] is the bounded form for one process. Every implementation passes the same
+//! [`MemorySessions`] is the bounded form for one process, [`EmbeddedSessions`] keeps them on the
+//! process's own [`Disk`] too, which is also the event log's. Every implementation passes the same
 //! suite (`suite.rs`), and callers hold `Arc<dyn Sessions>`, so none of them can tell which it is.
-//! Event logs are the streamlog room's. This room runs no tasks of its own: expiry is a call the
+//! Event logs are the streamlog room's. This room runs no tasks of its own, only the disk's one
+//! writing thread: expiry is a call the
 //! owner of the process makes.
 
+mod embedded;
 mod error;
 mod key;
 mod memory;
@@ -30,10 +33,16 @@ mod table;
 
 use std::pin::Pin;
 
+pub use embedded::{
+    Alarm, Change, Contents, Decoder, Disk, DiskError, DiskEvent, EmbeddedSessions, Encoder, Fsync,
+    Probe, Settings, Source, Space, Step, Writing,
+};
 pub use error::StoreError;
 pub use key::SessionKey;
 pub use memory::MemorySessions;
-pub use seal::{Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, random};
+pub use seal::{
+    Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, is_key_id, random,
+};
 pub use sessions::{
     Caps, Created, EndReason, Ended, Lifetimes, OpenStream, Opening, Sessions, State, Stored,
     Update, modify,

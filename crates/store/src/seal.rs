@@ -149,7 +149,8 @@ impl fmt::Debug for Keyring {
     }
 }
 
-fn is_key_id(text: &str) -> bool {
+/// Whether `text` can name a root key: 1 to 8 letters and digits, since it stands in every handle.
+pub fn is_key_id(text: &str) -> bool {
     (1..=KEY_ID_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_alphanumeric())
 }
 
@@ -227,13 +228,26 @@ impl fmt::Debug for MacKey {
     }
 }
 
+/// Parts up to this size are put together first: one call into the library instead of two a part.
+const TOGETHER: usize = 512;
+
 fn mac(key: &hmac::Key, parts: &[&[u8]]) -> [u8; 32] {
-    let mut context = hmac::Context::with_key(key);
-    for part in parts {
-        context.update(&(part.len() as u64).to_be_bytes());
-        context.update(part);
-    }
-    let tag = context.sign();
+    let length: usize = parts.iter().map(|part| part.len() + 8).sum();
+    let tag = if length <= TOGETHER {
+        let mut whole = Vec::with_capacity(length);
+        for part in parts {
+            whole.extend_from_slice(&(part.len() as u64).to_be_bytes());
+            whole.extend_from_slice(part);
+        }
+        hmac::sign(key, &whole)
+    } else {
+        let mut context = hmac::Context::with_key(key);
+        for part in parts {
+            context.update(&(part.len() as u64).to_be_bytes());
+            context.update(part);
+        }
+        context.sign()
+    };
     tag.as_ref()
         .try_into()
         .expect("HMAC-SHA-256 is 32 bytes long")
@@ -355,6 +369,20 @@ impl Sealer {
     /// whatever rotates meanwhile.
     pub fn mac_key(&self, purpose: Purpose, tenant: &TenantId) -> MacKey {
         self.ring().derived(0, purpose, tenant).mac.clone()
+    }
+
+    /// The same with the id of the key, for what outlives the process.
+    pub fn named_mac_key(&self, purpose: Purpose, tenant: &TenantId) -> (Arc<str>, MacKey) {
+        let ring = self.ring();
+        let key = ring.derived(0, purpose, tenant).mac.clone();
+        (Arc::clone(&ring.roots[0].id), key)
+    }
+
+    /// The MAC key of (tenant, purpose) under the configured key of that id.
+    pub fn mac_key_of(&self, key_id: &str, purpose: Purpose, tenant: &TenantId) -> Option<MacKey> {
+        let ring = self.ring();
+        let index = ring.index_of(key_id)?;
+        Some(ring.derived(index, purpose, tenant).mac.clone())
     }
 
     /// The sealing key's id and its MAC over the parts: for handles that name their key.

@@ -5,6 +5,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::time::Instant;
 use vestibule_terms::SessionId;
@@ -20,6 +21,14 @@ pub(crate) struct Now {
     pub(crate) unix_millis: u64,
 }
 
+impl Now {
+    /// When that moment of the other clock was.
+    fn at(self, unix_millis: u64) -> Instant {
+        let ago = Duration::from_millis(self.unix_millis.saturating_sub(unix_millis));
+        self.instant.checked_sub(ago).unwrap_or(self.instant)
+    }
+}
+
 #[derive(Debug)]
 struct Held {
     key: SessionKey,
@@ -31,6 +40,8 @@ struct Held {
     born_turn: u64,
     seen: Instant,
     seen_unix: u64,
+    /// The last use that is known on disk.
+    noted_unix: u64,
     /// Its place in the order of use; current only while no stream is open.
     seen_turn: u64,
 }
@@ -115,16 +126,61 @@ impl Table {
             born_turn: turn,
             seen: now.instant,
             seen_unix: now.unix_millis,
+            noted_unix: now.unix_millis,
             seen_turn: turn,
         };
         let stored = held.stored();
-        self.sessions.insert(key.id().clone(), held);
-        self.ages.insert(turn, key.id().clone());
-        self.idle.insert(turn, key.id().clone());
-        let share = self.shares.entry(Arc::clone(key.principal())).or_default();
-        share.count += 1;
-        share.idle.insert(turn, key.id().clone());
+        self.enter(held);
         Ok((stored, evicted))
+    }
+
+    /// Takes back sessions of an earlier process, with the time they have left. Their streams went
+    /// with that process.
+    pub(crate) fn restore(&mut self, mut all: Vec<Stored>, now: Now) {
+        all.sort_by_key(|stored| stored.opening.created);
+        let mut held: Vec<Held> = all
+            .into_iter()
+            .map(|stored| Held {
+                born: now.at(stored.opening.created),
+                born_turn: self.next_turn(),
+                seen: now.at(stored.last_seen),
+                seen_unix: stored.last_seen,
+                noted_unix: stored.last_seen,
+                key: stored.key,
+                opening: stored.opening,
+                state: stored.state,
+                version: stored.version,
+                streams: 0,
+                seen_turn: 0,
+            })
+            .collect();
+        held.sort_by_key(|held| held.seen_unix);
+        for mut held in held {
+            held.seen_turn = self.next_turn();
+            self.enter(held);
+        }
+    }
+
+    /// Every session, also one whose time is over.
+    pub(crate) fn all(&self) -> Vec<Stored> {
+        self.sessions.values().map(Held::stored).collect()
+    }
+
+    /// The last use of the sessions that were used since this was last asked. One with an open
+    /// stream is used all the time.
+    pub(crate) fn take_seen(&mut self, unix_millis: u64) -> Vec<(SessionKey, u64)> {
+        let mut seen = Vec::new();
+        for held in self.sessions.values_mut() {
+            let last = if held.streams > 0 {
+                unix_millis
+            } else {
+                held.seen_unix
+            };
+            if std::mem::replace(&mut held.noted_unix, last) != last {
+                seen.push((held.key.clone(), last));
+            }
+        }
+        seen
     }
 
     /// Ends as many sessions as one more needs, or none at all where that is not enough.
@@ -276,6 +332,18 @@ impl Table {
     fn next_turn(&mut self) -> u64 {
         self.turn += 1;
         self.turn
+    }
+
+    fn enter(&mut self, held: Held) {
+        let (id, key) = (held.key.id().clone(), held.key.clone());
+        let (born, seen) = (held.born_turn, held.seen_turn);
+        self.sessions.insert(id.clone(), held);
+        self.ages.insert(born, id);
+        self.shares
+            .entry(Arc::clone(key.principal()))
+            .or_default()
+            .count += 1;
+        self.enter_idle(&key, seen);
     }
 
     fn seen(&mut self, id: &SessionId, now: Now) {

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -13,12 +14,28 @@ use tokio::time::Instant;
 
 use crate::log::{Class, Event};
 use crate::ring::Ring;
+use crate::session_log::next_number;
 
 #[derive(Debug)]
 struct Waiting {
     event: Event,
     since: Instant,
     turn: u64,
+    /// Its name on disk.
+    number: u64,
+}
+
+/// A change that is to be written down.
+#[derive(Debug)]
+pub(crate) enum Noted {
+    /// An event waits, since then.
+    Waiting {
+        number: u64,
+        event: Event,
+        since: Instant,
+    },
+    /// It does no longer.
+    Over { number: u64 },
 }
 
 #[derive(Debug, Default)]
@@ -26,9 +43,46 @@ pub(crate) struct Backlog {
     queue: VecDeque<Waiting>,
     bytes: usize,
     lost: bool,
+    /// Where there is a disk: names for what waits, and what is to be written down.
+    numbers: Option<Arc<AtomicU64>>,
+    noted: Vec<Noted>,
 }
 
 impl Backlog {
+    /// A backlog whose changes are to be written down.
+    pub(crate) fn on_disk(numbers: Arc<AtomicU64>) -> Self {
+        Self {
+            numbers: Some(numbers),
+            ..Self::default()
+        }
+    }
+
+    /// Takes back an event from the disk.
+    pub(crate) fn take_back(&mut self, number: u64, event: Event, since: Instant, turn: u64) {
+        self.bytes += Ring::cost(event.payload.len());
+        self.queue.push_back(Waiting {
+            event,
+            since,
+            turn,
+            number,
+        });
+    }
+
+    /// The next reader is told of a loss: nobody knows what came while no process ran.
+    pub(crate) fn mark_lost(&mut self) {
+        self.lost = true;
+    }
+
+    /// What is to be written down.
+    pub(crate) fn take_noted(&mut self) -> Vec<Noted> {
+        std::mem::take(&mut self.noted)
+    }
+
+    /// Everything that waits, to be written down.
+    pub(crate) fn noted_anew(&self) -> Vec<Noted> {
+        self.queue.iter().map(Waiting::noted).collect()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
     }
@@ -56,7 +110,16 @@ impl Backlog {
         let payload = Bytes::copy_from_slice(&event.payload);
         let event = Event { payload, ..event };
         self.bytes += Ring::cost(event.payload.len());
-        self.queue.push_back(Waiting { event, since, turn });
+        let waiting = Waiting {
+            event,
+            since,
+            turn,
+            number: self.numbers.as_deref().map_or(0, next_number),
+        };
+        if self.numbers.is_some() {
+            self.noted.push(waiting.noted());
+        }
+        self.queue.push_back(waiting);
     }
 
     pub(crate) fn pop(&mut self) -> Option<Bytes> {
@@ -116,7 +179,21 @@ impl Backlog {
     fn remove(&mut self, index: usize) -> Option<Event> {
         let waiting = self.queue.remove(index)?;
         self.bytes -= Ring::cost(waiting.event.payload.len());
+        if self.numbers.is_some() {
+            let number = waiting.number;
+            self.noted.push(Noted::Over { number });
+        }
         Some(waiting.event)
+    }
+}
+
+impl Waiting {
+    fn noted(&self) -> Noted {
+        Noted::Waiting {
+            number: self.number,
+            event: self.event.clone(),
+            since: self.since,
+        }
     }
 }
 

@@ -37,6 +37,10 @@ impl StreamId {
         self.0[0] & 1 == 1
     }
 
+    pub(crate) const fn from_bytes(bytes: [u8; STREAM_ID_BYTES]) -> Self {
+        Self(bytes)
+    }
+
     pub(crate) const fn as_bytes(&self) -> &[u8; STREAM_ID_BYTES] {
         &self.0
     }

@@ -15,10 +15,12 @@ use vestibule_store::{Purpose, Sealer, SessionKey, random};
 use vestibule_terms::TenantId;
 
 use crate::LogError;
+use crate::embedded::Scribe;
 use crate::event_id::{EventIds, Position, StreamId};
 use crate::log::{Entry, Opened, StreamKind, StreamRef};
 use crate::resume::{Decision, Resume};
 use crate::retain::{Budget, Limits, charge};
+use crate::ring::UNWRITTEN;
 use crate::session_log::{Beginning, Moment, SessionLog};
 
 /// What the sessions of one process share.
@@ -28,21 +30,47 @@ pub(crate) struct Shared {
     pub(crate) bytes: AtomicUsize,
     pub(crate) lookups: AtomicU64,
     pub(crate) tenants: DashMap<TenantId, Arc<Budget>>,
+    /// Where there is a disk.
+    pub(crate) scribe: Option<Scribe>,
     sealer: Sealer,
     turn: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(sealer: Sealer, limits: Limits) -> Arc<Self> {
+    pub(crate) fn new(sealer: Sealer, limits: Limits, scribe: Option<Scribe>) -> Arc<Self> {
         Arc::new(Self {
             limits,
             ids: EventIds::new(sealer.clone()),
             bytes: AtomicUsize::new(0),
             lookups: AtomicU64::new(0),
             tenants: DashMap::new(),
+            scribe,
             sealer,
             turn: AtomicU64::new(0),
         })
+    }
+
+    fn log(&self) -> SessionLog {
+        match &self.scribe {
+            Some(scribe) => SessionLog::on_disk(self.limits, scribe.numbers()),
+            None => SessionLog::new(self.limits),
+        }
+    }
+
+    fn moment(&self) -> Moment {
+        Moment {
+            now: Instant::now(),
+            turn: self.turn.fetch_add(1, Ordering::Relaxed) + 1,
+            settled: self.scribe.as_ref().map_or(0, Scribe::settled),
+        }
+    }
+
+    /// Waits until that submission is on disk. What is not submitted yet will be when the lock
+    /// that its caller has just let go of is taken again.
+    pub(crate) async fn settle(&self, written: u64) {
+        if let Some(scribe) = self.scribe.as_ref().filter(|_| written != UNWRITTEN) {
+            scribe.settle(written).await;
+        }
     }
 
     fn largest(&self) -> Option<Arc<Budget>> {
@@ -65,7 +93,7 @@ impl Held {
     pub(crate) fn new(session: SessionKey, shared: &Arc<Shared>) -> Arc<Self> {
         let tenant = shared.tenants.entry(session.tenant().clone()).or_default();
         Arc::new(Self {
-            log: Mutex::new(SessionLog::new(shared.limits)),
+            log: Mutex::new(shared.log()),
             tenant: Arc::clone(&tenant),
             shared: Arc::clone(shared),
             session,
@@ -75,22 +103,26 @@ impl Held {
     /// Runs one operation on the session's log and enters what it changed in the accounts.
     pub(crate) fn with<T>(self: &Arc<Self>, act: impl FnOnce(&mut SessionLog, Moment) -> T) -> T {
         let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let turn = self.shared.turn.fetch_add(1, Ordering::Relaxed) + 1;
         let before = log.bytes();
-        let result = act(
-            &mut log,
-            Moment {
-                now: Instant::now(),
-                turn,
-            },
-        );
+        let result = act(&mut log, self.shared.moment());
         let after = log.bytes();
         if before != after {
             self.tenant.charge(before, after);
             charge(&self.shared.bytes, before, after);
         }
         self.tenant.apply(log.take_moves(), &Arc::downgrade(self));
+        if let Some(scribe) = &self.shared.scribe {
+            let notes = log.take_notes();
+            if !notes.is_empty() {
+                log.submitted(scribe.submit(&self.session, notes));
+            }
+        }
         result
+    }
+
+    /// See [`Shared::settle`].
+    pub(crate) async fn settle(&self, written: u64) {
+        self.shared.settle(written).await;
     }
 
     /// The same for an operation that may need room for `stream` (or for the backlog).
@@ -157,13 +189,15 @@ impl Held {
             StreamKind::Post { requests } => (requests, false),
             StreamKind::Standalone => (vec![], true),
         };
+        let (key_id, key) = self
+            .shared
+            .sealer
+            .named_mac_key(Purpose::EVENT_CHAIN, self.session.tenant());
         let beginning = Beginning {
             id: StreamId::mint(standalone),
             epoch: u32::from_be_bytes(random()),
-            key: self
-                .shared
-                .sealer
-                .mac_key(Purpose::EVENT_CHAIN, self.session.tenant()),
+            key,
+            key_id,
             requests,
         };
         let start = self.with(|log, at| log.open(beginning, at))?;

@@ -20,9 +20,11 @@
 //!
 //! Payloads are the bytes of one JSON-RPC message each; how they are framed as SSE, what a loss
 //! says in JSON-RPC and who may open a session is the session room's. [`MemoryLog`] is the form
-//! for one process; callers hold `Arc<dyn StreamLog>`. This room runs no tasks of its own.
+//! for one process, [`EmbeddedLog`] is that with the process's disk below it; callers hold
+//! `Arc<dyn StreamLog>`. This room runs no tasks of its own.
 
 mod backlog;
+mod embedded;
 mod error;
 mod event_id;
 mod held;
@@ -41,6 +43,7 @@ mod writer;
 
 use std::pin::Pin;
 
+pub use embedded::EmbeddedLog;
 pub use error::LogError;
 pub use event_id::{EventId, EventIds, ForeignEventId, Position, StreamId, Verified};
 pub use log::{

@@ -7,7 +7,6 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use dashmap::DashMap;
-use dashmap::mapref::entry::Entry as MapEntry;
 use tokio::time::timeout;
 use vestibule_store::{Sealer, SessionKey};
 
@@ -45,10 +44,31 @@ pub struct MemoryLog {
 impl MemoryLog {
     /// An empty log whose ids are minted under the keys of `sealer`.
     pub fn new(sealer: Sealer, limits: Limits) -> Self {
+        Self::over(Shared::new(sealer, limits, None))
+    }
+
+    /// An empty log with what its sessions share.
+    pub(crate) fn over(shared: Arc<Shared>) -> Self {
         Self {
             sessions: DashMap::new(),
-            shared: Shared::new(sealer, limits),
+            shared,
         }
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.shared
+    }
+
+    /// The submission that a writer of the stream has to wait for, if there is one.
+    pub(crate) fn on_its_way(&self, stream: &StreamRef) -> Option<u64> {
+        let held = self.find(&stream.session).ok()?;
+        held.with(|log, at| log.on_its_way(stream.id, at))
+    }
+
+    /// The session's log, made when it is first asked for.
+    pub(crate) fn begun(&self, session: &SessionKey) -> Arc<Held> {
+        let held = self.sessions.entry(session.clone());
+        Arc::clone(&held.or_insert_with(|| Held::new(session.clone(), &self.shared)))
     }
 
     /// What it holds now.
@@ -74,7 +94,7 @@ impl MemoryLog {
     }
 
     /// All sessions; the map is not locked while they are worked on.
-    fn held(&self) -> Vec<Arc<Held>> {
+    pub(crate) fn held(&self) -> Vec<Arc<Held>> {
         self.sessions.iter().map(|held| Arc::clone(&held)).collect()
     }
 
@@ -143,9 +163,7 @@ fn done<'a, T: Send + 'a>(result: Result<T, LogError>) -> Pending<'a, T> {
 
 impl StreamLog for MemoryLog {
     fn begin_session<'a>(&'a self, session: &'a SessionKey) -> Pending<'a, ()> {
-        if let MapEntry::Vacant(vacant) = self.sessions.entry(session.clone()) {
-            vacant.insert(Held::new(session.clone(), &self.shared));
-        }
+        self.begun(session);
         done(Ok(()))
     }
 
@@ -208,7 +226,7 @@ impl StreamLog for MemoryLog {
         max: usize,
     ) -> Pending<'a, Vec<Entry>> {
         done(self.find(&stream.session).map(|held| {
-            let events = held.with(|log, _| log.read(stream.id, after, max));
+            let events = held.with(|log, at| log.read(stream.id, after, max, at));
             events
                 .into_iter()
                 .map(|(position, payload)| held.entry(&position, payload))
@@ -288,6 +306,11 @@ impl MemoryLog {
             .map(|held| held.with(|log, _| log.bytes()))
             .sum();
         assert_eq!(bytes, self.shared.bytes.load(Ordering::Relaxed));
+    }
+
+    /// Whether the session's next standalone reader is told of a loss; it was so far.
+    pub(crate) fn set_lossy(&self, session: &SessionKey, lossy: bool) -> bool {
+        self.begun(session).with(|log, _| log.set_lossy(lossy))
     }
 
     pub(crate) fn tenants(&self) -> usize {

@@ -26,9 +26,14 @@ pub(crate) struct Kept {
     pub(crate) payload: Bytes,
     /// Its place in the order of all appends of the process.
     pub(crate) turn: u64,
+    /// The submission it is on disk with: no reader sees it before that is settled (EL-8).
+    pub(crate) written: u64,
     /// All costs of this ring up to and including this event.
     through: u64,
 }
+
+/// The submission of what has not been submitted yet.
+pub(crate) const UNWRITTEN: u64 = u64::MAX;
 
 /// How a client's position relates to the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +54,8 @@ pub(crate) struct Ring {
     top_chain: Chain,
     bytes: usize,
     pushed: u64,
+    /// What new events are written with: nothing (0) in memory, [`UNWRITTEN`] where there is a disk.
+    unwritten: u64,
 }
 
 impl Ring {
@@ -62,6 +69,42 @@ impl Ring {
             top_chain,
             bytes: 0,
             pushed: 0,
+            unwritten: 0,
+        }
+    }
+
+    /// Its events are to be written to a disk before anybody sees them.
+    pub(crate) fn on_disk(mut self) -> Self {
+        self.unwritten = UNWRITTEN;
+        self
+    }
+
+    /// A history of which no event is kept.
+    pub(crate) fn cleared(mut self, top: u64, chain: Chain) -> Self {
+        (self.top, self.top_chain) = (top, chain);
+        self
+    }
+
+    /// Takes back an event from the disk, if it is what comes next in this history. What came
+    /// before the first one may have been trimmed.
+    pub(crate) fn take_back(&mut self, seq: u64, chain: Chain, payload: Bytes, turn: u64) -> bool {
+        let begins = self.entries.is_empty() && seq > self.top + 1;
+        let follows =
+            seq == self.top + 1 && link(&self.key, self.top_chain, seq, &payload) == chain;
+        if begins {
+            self.top = seq - 1;
+        }
+        if begins || follows {
+            self.enter(chain, payload, turn, 0);
+        }
+        begins || follows
+    }
+
+    /// New events have been submitted to the disk.
+    pub(crate) fn submitted(&mut self, written: u64) {
+        let new = self.entries.iter_mut().rev();
+        for entry in new.take_while(|entry| entry.written == UNWRITTEN) {
+            entry.written = written;
         }
     }
 
@@ -81,6 +124,11 @@ impl Ring {
 
     pub(crate) fn first_turn(&self) -> Option<u64> {
         self.entries.front().map(|entry| entry.turn)
+    }
+
+    /// Whether there were events and none is kept.
+    pub(crate) fn is_cleared(&self) -> bool {
+        self.top > 0 && self.entries.is_empty()
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -104,19 +152,25 @@ impl Ring {
         } else {
             payload
         };
+        let chain = link(&self.key, self.top_chain, self.top + 1, &payload);
+        self.enter(chain, payload, turn, self.unwritten);
+        self.top
+    }
+
+    fn enter(&mut self, chain: Chain, payload: Bytes, turn: u64, written: u64) {
         self.top += 1;
-        self.top_chain = link(&self.key, self.top_chain, self.top, &payload);
+        self.top_chain = chain;
         let cost = Self::cost(payload.len());
         self.bytes += cost;
         self.pushed += cost as u64;
         self.entries.push_back(Kept {
             seq: self.top,
-            chain: self.top_chain,
+            chain,
             payload,
             turn,
+            written,
             through: self.pushed,
         });
-        self.top
     }
 
     /// The event right after number `seq`, if it is kept.
@@ -125,13 +179,41 @@ impl Ring {
         self.entries.get(usize::try_from(index).ok()?)
     }
 
-    /// How many kept events come after number `seq`, and what those beyond the first of them cost.
-    pub(crate) fn behind(&self, seq: u64) -> (usize, usize) {
-        let events = self.top.saturating_sub(seq.max(self.first() - 1));
+    /// How many kept events that can be read come after number `seq`, and what those beyond the
+    /// first of them cost. What is still on its way to the disk cannot be read.
+    pub(crate) fn behind(&self, seq: u64, settled: u64) -> (usize, usize) {
+        let (top, through) = self.newest_settled(settled);
+        let events = top.saturating_sub(seq.max(self.first() - 1));
         let next = self.after(seq).or_else(|| self.entries.front());
-        let beyond = next.map_or(0, |next| self.pushed - next.through);
-        let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+        let beyond = next.map_or(0, |next| through.saturating_sub(next.through));
         (count(events), if events == 0 { 0 } else { count(beyond) })
+    }
+
+    /// What is on its way to the disk: how many events, what they cost, and with which submission
+    /// the last of them is there.
+    pub(crate) fn unsettled(&self, settled: u64) -> (usize, usize, u64) {
+        let (top, through) = self.newest_settled(settled);
+        let last = self.entries.back().map_or(0, |entry| entry.written);
+        (count(self.top - top), count(self.pushed - through), last)
+    }
+
+    /// The number of the newest event that can be read, and all costs up to it.
+    fn newest_settled(&self, settled: u64) -> (u64, u64) {
+        let is_settled = |entry: &Kept| entry.written <= settled;
+        if self.entries.back().is_none_or(is_settled) {
+            return (self.top, self.pushed);
+        }
+        let readable = self.entries.partition_point(is_settled);
+        match readable
+            .checked_sub(1)
+            .and_then(|last| self.entries.get(last))
+        {
+            Some(entry) => (entry.seq, entry.through),
+            None => {
+                let kept = self.bytes as u64;
+                (self.first() - 1, self.pushed - kept)
+            }
+        }
     }
 
     /// Drops the oldest event.
@@ -176,6 +258,10 @@ impl Ring {
             Some(_) => Standing::Diverged,
         }
     }
+}
+
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
 }
 
 fn link(key: &MacKey, before: Chain, seq: u64, payload: &[u8]) -> Chain {

@@ -4,11 +4,13 @@
 //! places of what changed (see `retain.rs`) to be entered in the tenant's order, under the same
 //! lock.
 
+mod journal;
 mod readers;
 mod room;
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
@@ -21,14 +23,23 @@ use crate::event_id::{Chain, Position, StreamId};
 use crate::log::{Appended, Event, Lag};
 use crate::resume::{Decision, Remembered, decide};
 use crate::retain::{Limits, Move, Place, Rank};
-use crate::ring::Ring;
+use crate::ring::{Ring, UNWRITTEN};
 use crate::tail::Stop;
+
+pub(crate) use journal::{Header, Journal, Note, Restored};
 
 /// When an operation happens, and its place in the order of all operations.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment {
     pub(crate) now: Instant,
     pub(crate) turn: u64,
+    /// The newest submission that is on disk; 0 where there is none.
+    pub(crate) settled: u64,
+}
+
+/// A number that is never given twice.
+pub(crate) fn next_number(numbers: &AtomicU64) -> u64 {
+    numbers.fetch_add(1, Ordering::Relaxed)
 }
 
 /// The connection that reads a stream.
@@ -56,6 +67,10 @@ struct Stream {
     wake: Arc<Notify>,
     charged: usize,
     place: Option<Place>,
+    /// The submission its end is on disk with, as of an event.
+    end_written: u64,
+    /// What the disk has of it.
+    saved: journal::Saved,
 }
 
 impl Stream {
@@ -79,16 +94,16 @@ impl Stream {
         Some((rank, turn))
     }
 
-    fn lag(&self) -> Option<Lag> {
+    fn lag(&self, settled: u64) -> Option<Lag> {
         let slot = self.reader()?;
-        let (events, bytes) = self.ring.behind(slot.cursor);
+        let (events, bytes) = self.ring.behind(slot.cursor, settled);
         Some(Lag { events, bytes })
     }
 
-    fn appended(&self) -> Appended {
+    fn appended(&self, settled: u64) -> Appended {
         Appended {
             top: self.ring.top(),
-            lag: self.lag(),
+            lag: self.lag(settled),
         }
     }
 }
@@ -108,6 +123,8 @@ pub(crate) enum Step {
     Wait,
     /// Nothing until the reader before this one is closed.
     Handoff,
+    /// Nothing until that submission is on disk.
+    Unsettled(u64),
 }
 
 /// A new reader.
@@ -123,6 +140,8 @@ pub(crate) struct Beginning {
     pub(crate) id: StreamId,
     pub(crate) epoch: u32,
     pub(crate) key: MacKey,
+    /// The name of the key.
+    pub(crate) key_id: Arc<str>,
     pub(crate) requests: Vec<Bytes>,
 }
 
@@ -140,6 +159,8 @@ pub(crate) struct SessionLog {
     /// Questions that will not be delivered and have not been handed out yet.
     lost: Vec<Arc<str>>,
     moves: Vec<Move>,
+    /// Where there is a disk.
+    journal: Option<Journal>,
 }
 
 impl SessionLog {
@@ -155,6 +176,7 @@ impl SessionLog {
             forgotten: false,
             lost: Vec::new(),
             moves: Vec::new(),
+            journal: None,
         }
     }
 
@@ -218,7 +240,7 @@ impl SessionLog {
         full && ring.len() > 0 && next_lost && stream.ended.is_none()
     }
 
-    pub(crate) fn lag(&self, id: StreamId, number: u64) -> Lag {
+    pub(crate) fn lag(&self, id: StreamId, number: u64, at: Moment) -> Lag {
         let Some(stream) = self.streams.get(&id) else {
             return Lag::default();
         };
@@ -229,7 +251,7 @@ impl SessionLog {
         {
             return Lag::default();
         }
-        let mut lag = stream.lag().unwrap_or_default();
+        let mut lag = stream.lag(at.settled).unwrap_or_default();
         if self.listeners.last() == Some(&id) {
             lag.events += self.backlog.len();
             lag.bytes += self.backlog.bytes();
@@ -237,7 +259,13 @@ impl SessionLog {
         lag
     }
 
-    pub(crate) fn read(&self, id: StreamId, after: u64, max: usize) -> Vec<(Position, Bytes)> {
+    pub(crate) fn read(
+        &self,
+        id: StreamId,
+        after: u64,
+        max: usize,
+        at: Moment,
+    ) -> Vec<(Position, Bytes)> {
         let Some(stream) = self.streams.get(&id) else {
             return vec![];
         };
@@ -245,6 +273,7 @@ impl SessionLog {
         (from..stream.ring.top())
             .take(max)
             .filter_map(|seq| stream.ring.after(seq))
+            .take_while(|kept| kept.written <= at.settled)
             .map(|kept| {
                 (
                     position(id, stream.epoch, kept.seq, kept.chain),
@@ -263,13 +292,19 @@ impl SessionLog {
             id,
             epoch,
             key,
+            key_id,
             requests,
         } = beginning;
         let origin = [&id.as_bytes()[..], &epoch.to_be_bytes()].concat();
+        let ring = Ring::new(key, &origin);
+        let (ring, saved) = match &self.journal {
+            Some(journal) => (ring.on_disk(), journal.begin(key_id)),
+            None => (ring, journal::Saved::default()),
+        };
         let stream = Stream {
             epoch,
             requests,
-            ring: Ring::new(key, &origin),
+            ring,
             ended: None,
             abandoned: false,
             active: at.now,
@@ -279,9 +314,12 @@ impl SessionLog {
             wake: Arc::new(Notify::new()),
             charged: 0,
             place: None,
+            end_written: 0,
+            saved,
         };
         let start = position(id, epoch, 0, stream.ring.top_chain());
         self.streams.insert(id, stream);
+        self.note_stream(id);
         Ok(start)
     }
 
@@ -325,9 +363,10 @@ impl SessionLog {
         stream.active = at.now;
         if end {
             stream.ended = Some(at.now);
+            stream.end_written = self.journal.as_ref().map_or(0, |_| UNWRITTEN);
         }
         stream.wake.notify_waiters();
-        let appended = stream.appended();
+        let appended = stream.appended(at.settled);
         self.settle(id);
         self.fit_session();
         Ok(appended)

@@ -1,4 +1,5 @@
-//! A seeded history of writers, flaky clients and passing time against the in-memory log.
+//! A seeded history of writers, flaky clients and passing time against the in-memory log, and
+//! against the one on disk, whose process is killed and followed by another now and then.
 //!
 //! Clients lose connections, come back from any event they have dispatched, open second
 //! connections and lag. After every step the log's invariants hold; what a client has dispatched
@@ -11,8 +12,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{advance, timeout};
-use vestibule_store::SessionKey;
+use vestibule_store::{Disk, SessionKey, Writing};
 
+use crate::embedded::tests::{Folder, open, settings};
 use crate::suite::{sealer, session};
 use crate::{
     Class, Event, EventId, Limits, LogError, MemoryLog, Next, Reader, Resume, Stop, StreamKind,
@@ -94,10 +96,14 @@ struct World {
     published: Vec<Bytes>,
     told_of_loss: bool,
     counter: usize,
+    limits: Limits,
+    /// Where the log is on disk.
+    disk: Option<(Folder, Arc<Disk>)>,
+    restarts: usize,
 }
 
 impl World {
-    async fn new(seed: u64) -> Self {
+    async fn new(seed: u64, on_disk: bool) -> Self {
         let mut dice = Dice(seed);
         let limits = match dice.below(3) {
             0 => Limits::default(),
@@ -112,11 +118,11 @@ impl World {
                 ..Limits::default()
             },
         };
+        let session = session("acme", "alice", "s1");
         let memory = Arc::new(MemoryLog::new(sealer(), limits));
         let log: Arc<dyn StreamLog> = Arc::clone(&memory) as Arc<dyn StreamLog>;
-        let session = session("acme", "alice", "s1");
         log.begin_session(&session).await.unwrap();
-        Self {
+        let mut world = Self {
             dice,
             memory,
             log,
@@ -126,6 +132,54 @@ impl World {
             published: vec![],
             told_of_loss: false,
             counter: 0,
+            limits,
+            disk: None,
+            restarts: 0,
+        };
+        if on_disk {
+            world.begin_on(Folder::new(), false);
+        }
+        world
+    }
+
+    /// Goes on with what is in the folder. Every process tells its readers that it does not know
+    /// what came before it; here that is known, and only a loss in this history is one.
+    fn begin_on(&mut self, folder: Folder, lossy: bool) {
+        let sessions = [self.session.clone()];
+        let settings = settings(&folder, Writing::Caller);
+        let (log, disk) = open(settings, &sealer(), self.limits, &sessions);
+        self.memory = Arc::clone(log.memory());
+        self.memory.set_lossy(&self.session, lossy);
+        self.log = log;
+        self.disk = Some((folder, disk));
+    }
+
+    /// The process is killed, another one follows: connections and writers are gone.
+    async fn restart(&mut self) {
+        let Some((folder, _)) = &self.disk else {
+            return;
+        };
+        let left = folder.killed();
+        let lossy = self.memory.set_lossy(&self.session, false);
+        self.begin_on(left, lossy);
+        self.restarts += 1;
+        let posts = self.posts.iter_mut();
+        for client in posts
+            .map(|post| &mut post.client)
+            .chain(&mut self.standalone)
+        {
+            client.reader = None;
+            client.stuck = None;
+        }
+        for post in &mut self.posts {
+            drop(post.writer.take()); // abandons a stream of the log that is gone
+        }
+        for orphan in self.log.sweep().await.unwrap().orphans {
+            let lost = Some(Bytes::from("lost"));
+            self.log.finish(&orphan.stream, lost.clone()).await.unwrap();
+            let mut posts = self.posts.iter_mut();
+            let post = posts.find(|post| post.client.stream == orphan.stream);
+            post.expect("a stream of this world").written.extend(lost);
         }
     }
 
@@ -136,6 +190,9 @@ impl World {
     }
 
     async fn step(&mut self) {
+        if self.disk.is_some() && self.dice.below(25) == 0 {
+            self.restart().await;
+        }
         match self.dice.below(14) {
             0 => self.open_post().await,
             1 => self.open_standalone().await,
@@ -341,6 +398,7 @@ impl World {
             lost,
             exact_standalone: usize::from(!self.told_of_loss && self.published.len() > 5),
             lost_standalone: usize::from(self.told_of_loss),
+            restarts: self.restarts,
         };
         self.log.forget_session(&self.session).await.unwrap();
         drop((self.posts, self.standalone));
@@ -375,7 +433,7 @@ async fn read(client: &mut Client, count: usize) -> bool {
                 client.done = true;
                 client.reader = None;
             }
-            Next::Orphaned => panic!("orphans are finished in the step that makes them"),
+            Next::Orphaned { .. } => panic!("orphans are finished in the step that makes them"),
             Next::Stopped(stop) => {
                 // One that was evicted may be forgotten when the session opens many more.
                 let expected = matches!(stop, Stop::Evicted | Stop::Forgotten);
@@ -440,10 +498,11 @@ struct Tally {
     lost: usize,
     exact_standalone: usize,
     lost_standalone: usize,
+    restarts: usize,
 }
 
-async fn run(seed: u64) -> Tally {
-    let mut world = World::new(seed).await;
+async fn run(seed: u64, on_disk: bool) -> Tally {
+    let mut world = World::new(seed, on_disk).await;
     for _ in 0..STEPS {
         world.step().await;
     }
@@ -451,35 +510,50 @@ async fn run(seed: u64) -> Tally {
     world.close().await
 }
 
-fn in_paused_time(seed: u64) -> Tally {
+fn in_paused_time(seed: u64, on_disk: bool) -> Tally {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .unwrap();
-    runtime.block_on(run(seed))
+    runtime.block_on(run(seed, on_disk))
+}
+
+fn every_history(on_disk: bool) -> Tally {
+    if let Ok(seed) = std::env::var("VESTIBULE_SEED") {
+        return in_paused_time(seed.parse().expect("VESTIBULE_SEED is a number"), on_disk);
+    }
+    let mut all = Tally::default();
+    let seeds = if on_disk { SEEDS / 4 } else { SEEDS };
+    for seed in 0..seeds {
+        println!("seed {seed}");
+        let one = in_paused_time(seed, on_disk);
+        all.exact += one.exact;
+        all.lost += one.lost;
+        all.exact_standalone += one.exact_standalone;
+        all.lost_standalone += one.lost_standalone;
+        all.restarts += one.restarts;
+    }
+    println!("{all:?}");
+    let enough = |count: usize, of_all: u64| count as u64 > of_all * seeds / SEEDS;
+    assert!(enough(all.exact, 500) && enough(all.lost, 100), "{all:?}");
+    let standalone = (all.exact_standalone, all.lost_standalone);
+    assert!(
+        enough(standalone.0, 20) && enough(standalone.1, 25),
+        "{all:?}"
+    );
+    all
 }
 
 /// EL-13, EL-16: exact resumption, or a loss that is told, in every history.
 #[test]
 fn res_03_resumption_is_exact_or_the_loss_is_told_in_any_history() {
-    if let Ok(seed) = std::env::var("VESTIBULE_SEED") {
-        in_paused_time(seed.parse().expect("VESTIBULE_SEED is a number"));
-        return;
-    }
-    let mut all = Tally::default();
-    for seed in 0..SEEDS {
-        println!("seed {seed}");
-        let one = in_paused_time(seed);
-        all.exact += one.exact;
-        all.lost += one.lost;
-        all.exact_standalone += one.exact_standalone;
-        all.lost_standalone += one.lost_standalone;
-    }
-    println!("{all:?}");
-    assert!(all.exact > 500 && all.lost > 100, "{all:?}");
-    assert!(
-        all.exact_standalone > 25 && all.lost_standalone > 25,
-        "{all:?}"
-    );
+    every_history(false);
+}
+
+/// EL-27, EL-13: the same when the process is killed now and then.
+#[test]
+fn res_03_resumption_is_exact_or_the_loss_is_told_over_restarts() {
+    let all = every_history(true);
+    assert!(all.restarts > 300, "{all:?}");
 }

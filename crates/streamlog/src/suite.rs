@@ -362,7 +362,11 @@ pub(crate) async fn el_15_a_writer_that_goes_away_leaves_an_orphan_that_one_fini
     assert!(world.log.sweep().await.unwrap().orphans.is_empty());
     drop(writer);
     assert_eq!(payload(&mut reader).await, "a");
-    assert_eq!(next(&mut reader).await, Next::Orphaned);
+    let orphaned = next(&mut reader).await;
+    assert!(
+        matches!(&orphaned, Next::Orphaned { requests } if !requests.is_empty()),
+        "{orphaned:?}"
+    );
     let orphans = world.log.sweep().await.unwrap().orphans;
     assert_eq!(orphans[0].stream, stream);
     assert_eq!(orphans[0].requests, [text("7")]);
@@ -490,9 +494,10 @@ pub(crate) async fn el_21_a_slow_reader_can_be_stopped_and_its_stream_stays(make
         !appended.lag.unwrap().is_too_slow(),
         "the first event does not count"
     );
-    let lag = writer.append(vec![large]).await.unwrap().lag.unwrap();
-    assert!(lag.is_too_slow());
-    assert_eq!(lag, reader.lag());
+    writer.append(vec![large]).await.unwrap();
+    // told with an append at the latest that comes after it could have been read
+    let lag = writer.append(texts(["more"])).await.unwrap().lag.unwrap();
+    assert!(lag.is_too_slow() && reader.lag().is_too_slow());
     let (stopped, ()) = tokio::join!(reader.stopped(), async {
         tokio::task::yield_now().await;
         world.log.stop(writer.stream(), Stop::Slow).await.unwrap();

@@ -4,6 +4,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -61,8 +62,12 @@ pub enum Next {
     /// Everything has been read, the end included.
     Finished,
     /// The writer has gone without an end: [`finish`](crate::StreamLog::finish) the stream with an
-    /// error (`outcome_unknown`) and go on; whoever does it first is the one.
-    Orphaned,
+    /// error (`outcome_unknown`) for each of its requests and go on; whoever does it first is the
+    /// one.
+    Orphaned {
+        /// Their raw id tokens.
+        requests: Vec<Bytes>,
+    },
     /// Close the connection.
     Stopped(Stop),
 }
@@ -136,9 +141,18 @@ impl MemoryTail {
                 }
                 Step::Gap => return Ok(Next::Gap),
                 Step::Finished => return Ok(Next::Finished),
-                Step::Orphaned => return Ok(Next::Orphaned),
+                Step::Orphaned => {
+                    let requests = self.held.with(|log, _| log.requests(self.stream.id));
+                    return Ok(Next::Orphaned { requests });
+                }
                 Step::Stopped(stop) => return Ok(Next::Stopped(stop)),
                 Step::Wait => woken.await,
+                Step::Unsettled(written) => {
+                    tokio::select! {
+                        () = woken => {}
+                        () = self.held.settle(written) => {}
+                    }
+                }
                 Step::Handoff => {
                     tokio::select! {
                         () = woken => {}
@@ -176,7 +190,7 @@ impl Tail for MemoryTail {
 
     fn lag(&self) -> Lag {
         self.held
-            .with(|log, _| log.lag(self.stream.id, self.number))
+            .with(|log, at| log.lag(self.stream.id, self.number, at))
     }
 
     fn stream(&self) -> &StreamRef {

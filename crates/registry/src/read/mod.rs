@@ -281,6 +281,11 @@ impl<'w> Reader<'w> {
         Some(self.base.join(text))
     }
 
+    /// A path beside the file.
+    pub(crate) fn beside(&self, name: &str) -> PathBuf {
+        self.base.join(name)
+    }
+
     /// Notes that `key` is missing in `section`.
     pub(crate) fn missing(&mut self, section: &Section<'_>, key: &str, one_of: &[&str]) {
         let path = join(&section.path, key);

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{Item, Reader, Section, tenant};
 use crate::checked::{
-    AddressLimits, Admin, Checked, Destination, Egress, Limits, Listen, LogFormat, Proxies,
+    AddressLimits, Admin, Checked, Destination, Egress, Fsync, Limits, Listen, LogFormat, Proxies,
     ProxyHeader, Rate, Sealing, SealingKey, Shutdown, Store, Telemetry, TlsFiles,
 };
 use crate::object;
@@ -228,22 +228,25 @@ fn limits(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Limits {
 }
 
 fn store(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Store {
-    let Some(item) = item else {
-        return Store::Memory;
-    };
-    let section = reader.section(&item, object::STORE);
+    let section = item.map(|item| reader.section(&item, object::STORE));
+    let get = |key| section.as_ref().and_then(|section| section.get(key));
     let kinds = [("embedded", ())];
-    reader.choice(section.get("kind"), (), &kinds, &["redis"]);
-    if let Some(item) = section.get("path") {
-        match reader.text(&item).as_deref() {
-            None | Some("none") => {}
-            Some(_) => {
-                let what = "keeping state on disk is not available in this version";
-                reader.mistake_of(item.node.at, &item.path, what, &["none"]);
-            }
-        }
-    }
-    Store::Memory
+    reader.choice(get("kind"), (), &kinds, &["redis"]);
+    let rules = [
+        ("always", Fsync::Always),
+        ("100ms", Fsync::Interval),
+        ("never", Fsync::Never),
+    ];
+    let fsync = reader.choice(get("fsync"), Fsync::Always, &rules, &[]);
+    let path = match get("path") {
+        None => reader.beside("vestibule-data"),
+        Some(item) if reader.text(&item).as_deref() == Some("none") => return Store::Memory,
+        Some(item) => match reader.path(&item) {
+            Some(path) => path,
+            None => return Store::Memory, // a mistake, and noted
+        },
+    };
+    Store::Embedded { path, fsync }
 }
 
 fn sealing(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Sealing {
@@ -280,12 +283,9 @@ fn sealing(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Sealing {
 }
 
 fn sealing_id(text: &str) -> Result<String, String> {
-    let fits = (1..=16).contains(&text.len())
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
-    fits.then(|| text.to_owned())
-        .ok_or_else(|| "is not 1 to 16 characters of a-z, 0-9 and -".to_owned())
+    vestibule_store::is_key_id(text)
+        .then(|| text.to_owned())
+        .ok_or_else(|| "is not 1 to 8 letters and digits".to_owned())
 }
 
 fn egress(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Egress {

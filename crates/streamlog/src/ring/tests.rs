@@ -66,7 +66,7 @@ proptest! {
         let from = cursor.max(trimmed.min(sizes.len() - 1));
         let missing = &sizes[from..];
         let beyond: usize = missing.iter().skip(1).map(|size| Ring::cost(*size)).sum();
-        prop_assert_eq!(ring.behind(cursor as u64), (missing.len(), beyond));
+        prop_assert_eq!(ring.behind(cursor as u64, 0), (missing.len(), beyond));
     }
 }
 
@@ -97,7 +97,10 @@ fn res_06_the_end_is_recognised_after_everything_was_dropped() {
     let chain = ring.top_chain();
     ring.clear();
     ring.check_invariants();
-    assert_eq!((ring.first(), ring.bytes(), ring.behind(0)), (2, 0, (0, 0)));
+    assert_eq!(
+        (ring.first(), ring.bytes(), ring.behind(0, 0)),
+        (2, 0, (0, 0))
+    );
     assert_eq!(ring.standing(1, chain), Standing::Valid);
     assert_eq!(ring.standing(0, before), Standing::Trimmed);
     assert_eq!(ring.push(payload(1), 2), 2);
@@ -111,4 +114,32 @@ fn small_events_do_not_keep_the_buffer_they_were_cut_from() {
     let mut ring = Ring::new(key(), b"o");
     ring.push(slice, 1);
     assert!(buffer.is_unique());
+}
+
+/// EL-08, EL-21: what is on its way to the disk is not what a reader is behind with.
+#[test]
+fn el_08_a_reader_is_not_behind_with_what_it_cannot_read() {
+    let mut ring = Ring::new(key(), b"o").on_disk();
+    let cost = Ring::cost(1);
+    ring.push(Bytes::from_static(b"a"), 1);
+    ring.push(Bytes::from_static(b"b"), 2);
+    assert_eq!(ring.behind(0, 0), (0, 0));
+    assert_eq!(ring.unsettled(0), (2, 2 * cost, UNWRITTEN));
+    ring.submitted(7);
+    ring.push(Bytes::from_static(b"c"), 3);
+    ring.submitted(8);
+    assert_eq!((ring.behind(0, 6), ring.behind(0, 7)), ((0, 0), (2, cost)));
+    assert_eq!(
+        (ring.behind(1, 7), ring.behind(0, 8)),
+        ((1, 0), (3, 2 * cost))
+    );
+    assert_eq!(ring.unsettled(7), (1, cost, 8));
+    ring.trim_one();
+    assert_eq!(
+        (ring.behind(0, 7), ring.unsettled(0)),
+        ((1, 0), (2, 2 * cost, 8))
+    );
+    ring.trim_one();
+    ring.trim_one();
+    assert_eq!((ring.behind(0, 8), ring.unsettled(0)), ((0, 0), (0, 0, 0)));
 }

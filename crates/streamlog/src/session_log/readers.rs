@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{Attached, Moment, SessionLog, Slot, Step, position};
 use crate::LogError;
 use crate::event_id::StreamId;
+use crate::ring::UNWRITTEN;
 use crate::tail::Stop;
 
 impl SessionLog {
@@ -127,8 +128,15 @@ impl SessionLog {
             slot.cursor = stream.ring.first() - 1;
             return Step::Gap;
         }
-        if stream.ring.after(slot.cursor).is_some() {
+        if let Some(next) = stream.ring.after(slot.cursor) {
+            let written = next.written;
+            if written > at.settled {
+                return Step::Unsettled(written);
+            }
             return self.take(id, at);
+        }
+        if stream.ended.is_some() && stream.end_written > at.settled {
+            return Step::Unsettled(stream.end_written);
         }
         if stream.ended.is_some() {
             return Step::Finished;
@@ -176,6 +184,10 @@ impl SessionLog {
         if let Some(stream) = self.streams.get_mut(&id) {
             stream.ring.push(payload, at.turn);
             stream.ring.fit(limits.stream_events, limits.stream_bytes);
+        }
+        if self.journal.is_some() {
+            self.settle(id);
+            return Step::Unsettled(UNWRITTEN); // its place goes to the disk first
         }
         self.take(id, at)
     }

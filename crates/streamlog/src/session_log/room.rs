@@ -102,6 +102,7 @@ impl SessionLog {
 
     pub(super) fn remove(&mut self, id: StreamId) {
         if let Some(mut stream) = self.streams.remove(&id) {
+            self.note_removal(&stream.saved);
             stream.wake.notify_waiters();
             self.bytes -= stream.charged;
             if let Some(from) = stream.place.take() {
@@ -132,6 +133,7 @@ impl SessionLog {
                 to,
             });
         }
+        self.note_stream(id);
     }
 
     pub(super) fn settle_backlog(&mut self) {
@@ -195,6 +197,14 @@ impl SessionLog {
             "room was made where it could be"
         );
         assert!(self.moves.is_empty(), "the tenant's order was told");
+    }
+
+    pub(crate) fn set_lossy(&mut self, lossy: bool) -> bool {
+        let before = self.backlog.take_lost();
+        if lossy {
+            self.backlog.mark_lost();
+        }
+        before
     }
 
     pub(crate) fn places(&self) -> usize {
