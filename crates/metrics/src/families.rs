@@ -43,6 +43,7 @@ pub(crate) struct Families {
     pub(crate) config_last_reload_success: IntGauge,
     pub(crate) client_address_suspect: IntGauge,
     pub(crate) store_up: IntGauge,
+    pub(crate) store_operation: Histograms<&'static str>,
 }
 
 impl Families {
@@ -135,6 +136,12 @@ impl Families {
                 "Whether nearly all requests come from one private address while no proxy is trusted.",
             ),
             store_up: declare.gauge("store_up", "Whether the store answers."),
+            store_operation: declare.histograms(
+                "store_operation_seconds",
+                "Time of operations of the store; commit: one group of changes on disk.",
+                &["operation"],
+                &buckets::OVERHEAD,
+            ),
         }
     }
 }

@@ -13,6 +13,7 @@ use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
 use prometheus::IntCounter;
 use prometheus::core::{MetricVec, MetricVecBuilder};
+use vestibule_terms::FastHash;
 
 /// Series of one family, a histogram's buckets counted one by one.
 pub(crate) const MAX_FAMILY: usize = 5_000;
@@ -56,7 +57,7 @@ impl<B: MetricVecBuilder> Series for MetricVec<B> {
 /// A family whose children are keyed by `K`.
 pub(crate) struct Family<K, V: Series> {
     vec: V,
-    children: DashMap<K, V::Child>,
+    children: DashMap<K, V::Child, FastHash>,
     used: AtomicUsize,
     weight: usize,
     budget: Arc<Budget>,
@@ -69,7 +70,7 @@ impl<K: Eq + Hash, V: Series> Family<K, V> {
     pub(crate) fn new(vec: V, weight: usize, budget: Arc<Budget>, dropped: IntCounter) -> Self {
         Self {
             vec,
-            children: DashMap::new(),
+            children: DashMap::default(),
             used: AtomicUsize::new(0),
             weight,
             budget,

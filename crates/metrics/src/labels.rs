@@ -9,6 +9,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
+use vestibule_terms::FastHash;
 
 /// Tenants that keep their name.
 pub(crate) const MAX_TENANTS: usize = 500;
@@ -35,7 +36,7 @@ impl Slot {
 /// A growing, bounded set of label values.
 #[derive(Debug)]
 pub(crate) struct Labels {
-    slots: DashMap<Box<str>, Slot>,
+    slots: DashMap<Box<str>, Slot, FastHash>,
     texts: RwLock<Vec<Arc<str>>>,
     bound: usize,
 }
@@ -44,7 +45,7 @@ impl Labels {
     /// At most `bound` values by name; `unknown` and `other` are the two others.
     pub(crate) fn new(bound: usize, unknown: &str, other: &str) -> Self {
         Self {
-            slots: DashMap::new(),
+            slots: DashMap::default(),
             texts: RwLock::new(vec![Arc::from(unknown), Arc::from(other)]),
             bound: bound.min(usize::from(u16::MAX) - 2),
         }
@@ -86,12 +87,12 @@ impl Labels {
 #[derive(Debug)]
 pub(crate) struct Tools {
     names: Labels,
-    tenants: DashMap<Slot, Arc<TenantTools>>,
+    tenants: DashMap<Slot, Arc<TenantTools>, FastHash>,
 }
 
 #[derive(Debug, Default)]
 struct TenantTools {
-    named: DashMap<Box<str>, ()>,
+    named: DashMap<Box<str>, (), FastHash>,
     count: AtomicUsize,
 }
 
@@ -99,7 +100,7 @@ impl Tools {
     pub(crate) fn new() -> Self {
         Self {
             names: Labels::new(MAX_TOOLS, "other", "other"),
-            tenants: DashMap::new(),
+            tenants: DashMap::default(),
         }
     }
 

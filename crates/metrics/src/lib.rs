@@ -15,5 +15,5 @@ mod labels;
 pub mod record;
 mod registry;
 
-pub use record::{MessageRecord, RecordLayer, RecordService};
+pub use record::{MessageRecord, RecordLayer, RecordService, with_current_request_id};
 pub use registry::{Metrics, OpenStream, StreamKind};

@@ -295,6 +295,15 @@ impl Metrics {
         self.0.families.store_up.set(i64::from(up));
     }
 
+    /// The store has committed a group of changes to its disk.
+    pub fn store_committed(&self, took: Duration) {
+        self.0.families.store_operation.with(
+            "commit",
+            || [text("commit")],
+            |histogram| histogram.observe(took.as_secs_f64()),
+        );
+    }
+
     /// One request has ended: see the record layer.
     pub(crate) fn request_ended(&self, end: &RequestEnd<'_>) {
         let families = &self.0.families;

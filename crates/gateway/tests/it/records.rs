@@ -63,7 +63,7 @@ impl House {
             .with(&format!(r#""request_id":"{id}""#))
             .await;
         let record: Value = serde_json::from_str(&line).unwrap();
-        assert_eq!(record["target"], "access", "{record}");
+        assert_eq!(record["logger"], "access", "{record}");
         record
     }
 }
@@ -81,6 +81,7 @@ async fn the_access_record_has_every_field_of_the_contract() {
         ("principal", json!("alice@example.org")),
         ("revision", json!(MODERN)),
         ("method", json!("tools/call")),
+        ("target", json!("echo")),
         ("upstream", json!("up")),
         ("status", json!(200)),
         ("outcome", json!("ok")),

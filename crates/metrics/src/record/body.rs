@@ -10,10 +10,10 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Body as _, Frame, SizeHint};
 use pin_project_lite::pin_project;
-use tracing::Span;
-use vestibule_terms::Outcome;
+use vestibule_terms::{Outcome, Record};
 
 use crate::record::access::Open;
+use crate::record::current::Working;
 
 pin_project! {
     /// A request body that counts its bytes.
@@ -59,15 +59,15 @@ impl<B: http_body::Body<Data = Bytes>> http_body::Body for CountedRequest<B> {
 pub(crate) struct RecordedBody {
     inner: Body,
     open: Option<Open>,
-    span: Span,
+    record: Option<Record>,
 }
 
 impl RecordedBody {
-    pub(crate) fn new(inner: Body, open: Open, span: Span) -> Self {
+    pub(crate) fn new(inner: Body, open: Open, record: Option<Record>) -> Self {
         let mut body = Self {
             inner,
             open: Some(open),
-            span,
+            record,
         };
         body.close_if_ended();
         body
@@ -84,7 +84,7 @@ impl RecordedBody {
     fn close(&mut self) {
         if let Some(open) = self.open.take() {
             let outcome = open.outcome_of_status();
-            self.span.in_scope(|| open.close(outcome));
+            open.close(outcome);
         }
     }
 }
@@ -98,9 +98,10 @@ impl http_body::Body for RecordedBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
-        let polled = this
-            .span
-            .in_scope(|| Pin::new(&mut this.inner).poll_frame(cx));
+        let polled = {
+            let _working = Working::on(&mut this.record);
+            Pin::new(&mut this.inner).poll_frame(cx)
+        };
         let frame = ready!(polled);
         match &frame {
             Some(Ok(frame)) => {
@@ -111,7 +112,7 @@ impl http_body::Body for RecordedBody {
             }
             Some(Err(_)) => {
                 if let Some(open) = this.open.take() {
-                    this.span.in_scope(|| open.close(Outcome::Internal));
+                    open.close(Outcome::Internal);
                 }
             }
             None => this.close(),

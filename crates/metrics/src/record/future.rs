@@ -7,12 +7,11 @@ use std::task::{Context, Poll, ready};
 use axum::body::Body;
 use http::{HeaderValue, Response};
 use pin_project_lite::pin_project;
-use tracing::Span;
-use tracing::instrument::Instrumented;
-use vestibule_terms::Outcome;
+use vestibule_terms::{Outcome, Record};
 
 use crate::record::access::Open;
 use crate::record::body::RecordedBody;
+use crate::record::current::Working;
 use crate::record::request_id;
 
 pin_project! {
@@ -21,25 +20,20 @@ pin_project! {
     #[derive(Debug)]
     pub struct RecordFuture<F> {
         #[pin]
-        answer: Instrumented<F>,
+        answer: F,
         open: Option<Open>,
         header: HeaderValue,
-        span: Span,
+        record: Option<Record>,
     }
 }
 
 impl<F> RecordFuture<F> {
-    pub(crate) fn new(
-        answer: Instrumented<F>,
-        open: Open,
-        header: HeaderValue,
-        span: Span,
-    ) -> Self {
+    pub(crate) fn new(answer: F, open: Open, header: HeaderValue, record: Option<Record>) -> Self {
         Self {
             answer,
             open: Some(open),
             header,
-            span,
+            record,
         }
     }
 }
@@ -52,7 +46,11 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
-        let answer = ready!(this.answer.poll(cx));
+        let polled = {
+            let _working = Working::on(this.record);
+            this.answer.poll(cx)
+        };
+        let answer = ready!(polled);
         let open = this.open.take();
         let mut response = match answer {
             Ok(response) => response,
@@ -70,9 +68,9 @@ where
             return Poll::Ready(Ok(response));
         };
         open.answered(&response);
-        let span = this.span.clone();
+        let record = this.record.take();
         Poll::Ready(Ok(
-            response.map(|body| Body::new(RecordedBody::new(body, open, span)))
+            response.map(|body| Body::new(RecordedBody::new(body, open, record)))
         ))
     }
 }

@@ -1,4 +1,4 @@
-//! The outermost layer: names the request, opens its span, and when the response body closes
+//! The outermost layer: names the request and every log line written for it, and when the response body closes
 //! writes one access record (target `access`) and observes the metrics.
 //!
 //! It knows nothing of the protocol: what the record says is what the layers below wrote into
@@ -10,12 +10,14 @@
 
 mod access;
 mod body;
+mod current;
 mod future;
 mod layer;
 mod message;
 mod request_id;
 mod service;
 
+pub use current::with_current_request_id;
 pub use layer::RecordLayer;
 pub use message::MessageRecord;
 pub use service::RecordService;

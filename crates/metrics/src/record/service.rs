@@ -7,11 +7,11 @@ use std::task::{Context, Poll};
 use axum::body::Body;
 use http::{Request, Response};
 use tower::{BoxError, Service};
-use tracing::Instrument;
 use vestibule_terms::Record;
 
 use crate::record::access::Open;
 use crate::record::body::CountedRequest;
+use crate::record::current::Working;
 use crate::record::future::RecordFuture;
 use crate::record::request_id;
 use crate::registry::Metrics;
@@ -50,14 +50,17 @@ where
         let record = head.extensions.remove::<Record>().unwrap_or_default();
         record.enter("record");
         let (id, header) = request_id::mint();
-        let span = tracing::info_span!(target: "vestibule", "request", request_id = &*id);
         record.set_request_id(id);
         head.extensions.insert(record.clone());
 
         let bytes_in = Arc::new(AtomicU64::new(0));
         let body = Body::new(CountedRequest::new(body, Arc::clone(&bytes_in)));
-        let open = Open::new(self.metrics.clone(), record, bytes_in, &head.method);
-        let answer = self.inner.call(Request::from_parts(head, body));
-        RecordFuture::new(answer.instrument(span.clone()), open, header, span)
+        let open = Open::new(self.metrics.clone(), record.clone(), bytes_in, &head.method);
+        let mut record = Some(record);
+        let answer = {
+            let _working = Working::on(&mut record);
+            self.inner.call(Request::from_parts(head, body))
+        };
+        RecordFuture::new(answer, open, header, record)
     }
 }
