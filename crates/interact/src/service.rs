@@ -211,10 +211,13 @@ fn watched(watch: Arc<Watch>, events: Events) -> Events {
         events: Some(events),
         open: Vec::new(),
     };
-    Events::stream(stream::unfold(running, |mut running| async move {
-        let event = running.next().await?;
-        Some((event, running))
-    }))
+    Events::stream(stream::unfold(
+        Box::new(running),
+        |mut running| async move {
+            let event = running.next().await?;
+            Some((event, running))
+        },
+    ))
 }
 
 struct Running {

@@ -42,7 +42,7 @@ impl Retry {
 struct Relay {
     rewrite: Rewrite,
     events: Events,
-    retry: Option<Retry>,
+    retry: Option<Box<Retry>>,
     over: bool,
     queue: VecDeque<Event>,
 }
@@ -57,11 +57,12 @@ pub(crate) fn relay(rewrite: Rewrite, events: Events, retry: Option<Retry>) -> E
     let relay = Relay {
         rewrite,
         events,
-        retry,
+        retry: retry.map(Box::new),
         over: false,
         queue: VecDeque::new(),
     };
-    Events::stream(stream::unfold(relay, |mut relay| async move {
+    // boxed, because it changes hands for every event
+    Events::stream(stream::unfold(Box::new(relay), |mut relay| async move {
         let event = relay.next().await?;
         Some((event, relay))
     }))
@@ -81,7 +82,7 @@ impl Relay {
                     if is_header_mismatch(&end)
                         && let Some(retry) = self.retry.take()
                     {
-                        self.events = retry.run().await;
+                        self.events = Box::pin(retry.run()).await;
                         continue;
                     }
                     self.over = true;

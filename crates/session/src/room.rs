@@ -12,7 +12,7 @@ use vestibule_exchange::{Backchannel, Call, Events, Exchange, SessionKey};
 use vestibule_metrics::Metrics;
 use vestibule_store::{Caps, Sealer, Sessions};
 use vestibule_streamlog::StreamLog;
-use vestibule_terms::{Clock, TenantId};
+use vestibule_terms::{Clock, FastHash, TenantId};
 
 use crate::ending::{Admission, Endings};
 use crate::identity::Identity;
@@ -57,7 +57,7 @@ impl fmt::Debug for SessionRooms {
 pub(crate) struct Shared {
     pub(crate) rooms: SessionRooms,
     pub(crate) back: Arc<dyn Backchannel>,
-    pub(crate) lives: DashMap<SessionKey, Arc<Live>>,
+    pub(crate) lives: DashMap<SessionKey, Arc<Live>, FastHash>,
     pub(crate) listens: Listens,
     pub(crate) observer: Observer,
     closed: AtomicU64,
@@ -73,7 +73,7 @@ impl Shared {
             endings: Endings::new(Arc::clone(&rooms.admission)),
             rooms,
             back,
-            lives: DashMap::new(),
+            lives: DashMap::default(),
             listens: Listens::default(),
             closed: AtomicU64::new(0),
             draining: watch::Sender::new(false),

@@ -1,12 +1,13 @@
 //! A call below this room: from the moment it is handed down to its one end, whatever the stages
 //! below do. Dropping it cancels the call.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, Sleep, sleep_until};
 use vestibule_exchange::{Event, Events, Final, RpcError};
 use vestibule_terms::reject::code;
 
@@ -25,7 +26,21 @@ enum Source {
 pub(crate) struct Running {
     source: Source,
     limit: Option<Instant>,
-    ending: Option<Ending>,
+    ending: Option<Pin<Box<dyn Future<Output = RpcError> + Send>>>,
+    /// One timer for the whole call, made when it is first needed.
+    alarm: Option<Pin<Box<Sleep>>>,
+}
+
+/// What a wait for the next event came to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "taken apart where it arrives; a box would cost every event an allocation"
+)]
+pub(crate) enum Next {
+    /// An event; nothing after the end.
+    Event(Option<Event>),
+    /// The moment has come before an event has.
+    Moment,
 }
 
 impl Running {
@@ -38,52 +53,76 @@ impl Running {
             source: Source::Starting(Box::pin(starting)),
             limit: end.map(|end| end + GRACE),
             ending: None,
+            alarm: None,
         }
     }
 
     /// The same, ended from above too.
-    pub(crate) fn until(mut self, ending: Ending) -> Self {
-        self.ending = Some(ending);
+    pub(crate) fn until(mut self, mut ending: Ending) -> Self {
+        self.ending = Some(Box::pin(async move { ending.over().await }));
         self
     }
 
     /// The next event; nothing after the end. Can be dropped and called again.
     pub(crate) async fn next(&mut self) -> Option<Event> {
-        let limit = self.limit;
-        let next = async {
-            let next = self.source.next();
-            match limit {
-                None => next.await,
-                Some(limit) => timeout_at(limit, next)
-                    .await
-                    .unwrap_or_else(|_late| Some(overdue())),
+        match self.next_before(None).await {
+            Next::Event(event) => event,
+            Next::Moment => None, // there was none
+        }
+    }
+
+    /// The next event, unless `moment` comes first. Can be dropped and called again.
+    pub(crate) async fn next_before(&mut self, moment: Option<Instant>) -> Next {
+        poll_fn(|cx| self.poll_next_before(moment, cx)).await
+    }
+
+    fn poll_next_before(&mut self, moment: Option<Instant>, cx: &mut Context<'_>) -> Poll<Next> {
+        let mut event = self.source.poll_next(cx);
+        if event.is_pending()
+            && let Some(ending) = &mut self.ending
+        {
+            let over = ending.as_mut().poll(cx);
+            event = over.map(|error| Some(Event::Final(Final::Error(error))));
+        }
+        if event.is_pending() {
+            ready!(self.poll_alarm(moment, cx));
+            if moment.is_some_and(|moment| moment <= Instant::now()) {
+                return Poll::Ready(Next::Moment);
             }
-        };
-        let event = match &mut self.ending {
-            None => next.await,
-            Some(ending) => tokio::select! {
-                biased;
-                event = next => event,
-                error = ending.over() => Some(Event::Final(Final::Error(error))),
-            },
-        };
+            event = Poll::Ready(Some(overdue()));
+        }
+        let event = ready!(event);
         if matches!(event, None | Some(Event::Final(_))) {
             self.source = Source::Ended;
+            self.ending = None;
         }
-        event
+        Poll::Ready(Next::Event(event))
+    }
+
+    /// Waits for the limit or the moment, whichever is first.
+    fn poll_alarm(&mut self, moment: Option<Instant>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(due) = self.limit.into_iter().chain(moment).min() else {
+            return Poll::Pending;
+        };
+        let alarm = self.alarm.get_or_insert_with(|| Box::pin(sleep_until(due)));
+        if alarm.deadline() != due {
+            alarm.as_mut().reset(due);
+        }
+        alarm.as_mut().poll(cx)
     }
 }
 
 impl Source {
-    async fn next(&mut self) -> Option<Event> {
+    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         if let Source::Starting(starting) = self {
-            let events = starting.as_mut().await;
+            let events = ready!(starting.as_mut().poll(cx));
             *self = Source::Started(Box::new(events));
         }
         let Source::Started(events) = self else {
-            return None;
+            return Poll::Ready(None);
         };
-        Some(events.next().await.unwrap_or_else(broken_off))
+        let event = ready!(events.poll_next_unpin(cx));
+        Poll::Ready(Some(event.unwrap_or_else(broken_off)))
     }
 }
 

@@ -40,10 +40,7 @@ struct ToolResult {
 
 /// Whether a tool's result says that the tool failed.
 pub(crate) fn is_tool_error(frame: &Frame) -> bool {
-    let flag = frame
-        .result()
-        .and_then(|result| frame.member(result, "isError"));
-    flag.is_some_and(|span| frame.text(span) == b"true")
+    frame.result_is_error()
 }
 
 // === impl Level ===
@@ -126,9 +123,13 @@ impl Level {
         let Some(content) = parts.content else {
             return true;
         };
-        frame
-            .elements(content)
-            .any(|block| !self.takes(frame, block))
+        let foreign = match frame.only_block_type().and_then(|kind| frame.string(kind)) {
+            Some(kind) => !self.knows(&kind),
+            None => frame
+                .elements(content)
+                .any(|block| !self.takes(frame, block)),
+        };
+        foreign
             || parts.structured.is_some_and(|structured| {
                 self.drops_structured(frame.text(structured), strict)
                     || self.lacks_text(frame, parts, structured)
@@ -192,8 +193,11 @@ impl Level {
 
     /// Whether a reader knows this kind of block; stateless clients get whatever there is (AMB-35).
     fn takes(&self, frame: &Frame, block: Span) -> bool {
-        self.revision.is_modern()
-            || kind_of(frame, block).is_some_and(|kind| self.blocks.contains(&&*kind))
+        self.revision.is_modern() || kind_of(frame, block).is_some_and(|kind| self.knows(&kind))
+    }
+
+    fn knows(&self, kind: &str) -> bool {
+        self.revision.is_modern() || self.blocks.contains(&kind)
     }
 
     /// A block in a form that the reader knows.
@@ -223,22 +227,11 @@ impl Level {
 
 impl ToolResult {
     fn of(frame: &Frame) -> Self {
-        let mut found = Self::default();
-        let Some(result) = frame.result() else {
-            return found;
-        };
-        for member in frame.members(result) {
-            match json::string(frame.text(member.key)).as_deref() {
-                Some("content") if frame.text(member.value).first() == Some(&b'[') => {
-                    found.content = Some(member.value);
-                }
-                Some("structuredContent") if frame.text(member.value) != b"null" => {
-                    found.structured = Some(member.value);
-                }
-                _ => {}
-            }
+        let is_array = |span: &Span| frame.text(*span).first() == Some(&b'[');
+        Self {
+            content: frame.result_content().filter(is_array),
+            structured: frame.result_structured(),
         }
-        found
     }
 }
 

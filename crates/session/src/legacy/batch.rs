@@ -128,7 +128,9 @@ impl<S: Exchange> Run<'_, S> {
                     ..*request
                 };
                 let sink = (self.sink, index);
-                return call::run(self.room, self.facts, self.live, request, ticket, sink);
+                let call = call::run(self.room, self.facts, self.live, request, ticket, sink);
+                tokio::spawn(call);
+                return;
             }
             Ok(Begun::Answered(reply)) => reply,
             Err(reject) => Reply::error(Some(&id), &(&reject).into()),

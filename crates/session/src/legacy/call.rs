@@ -1,11 +1,11 @@
-//! One call of a session, in a task of its own: it outlives the connection, and what ends it is its
+//! One call of a session, which outlives the connection: what ends it is its
 //! response, its cancellation, its limit or the end of its session.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use vestibule_exchange::{Call, Event, Exchange, Final, LogLevel, RpcError};
 use vestibule_frame::meta::Reserved;
 use vestibule_frame::{Draft, Frame, Id};
@@ -25,7 +25,7 @@ use crate::facts::Facts;
 use crate::machine::{Phase, Refused, Ticket};
 use crate::relay::{Relay, is_change, notice_method};
 use crate::room::{Room, Shared};
-use crate::running::Running;
+use crate::running::{Next, Running};
 
 /// One request that the session has accepted.
 pub(super) struct Request {
@@ -77,7 +77,8 @@ pub(super) fn begin(live: &Live, id: &Id) -> Result<Begun, Reject> {
     }
 }
 
-/// Runs the call in the background; its answer goes into `sink` at `index`.
+/// The call, to be run to its end whatever happens to its client; its answer goes into `sink` at
+/// `index`.
 pub(super) fn run<S: Exchange>(
     room: &Room<S>,
     facts: &Facts,
@@ -85,7 +86,7 @@ pub(super) fn run<S: Exchange>(
     request: Request,
     begun: Begun,
     (sink, index): (&Arc<Sink>, usize),
-) {
+) -> impl Future<Output = ()> + Send + use<S> {
     let (ticket, cancelled) = begun;
     let token = Reserved::of(&request.frame)
         .progress_token
@@ -129,7 +130,7 @@ pub(super) fn run<S: Exchange>(
     };
     let ending = room.shared.endings.of(facts);
     let running = Running::new(room.call(call), Some(facts.deadline.end)).until(ending);
-    tokio::spawn(driver.drive(running, cancelled));
+    driver.drive(running, cancelled)
 }
 
 /// A call that ends by a panic of a stage below must not keep its id in flight.
@@ -144,19 +145,22 @@ impl Drop for Driver {
 impl Driver {
     async fn drive(mut self, mut running: Running, mut cancelled: oneshot::Receiver<()>) {
         let streams_at = Instant::now() + self.plan.stream_after;
-        let mut timer = true;
+        let mut moment = Some(streams_at);
         loop {
-            let event = tokio::select! {
+            let next = tokio::select! {
                 biased;
                 _ended = &mut cancelled => break,
-                event = running.next() => event,
-                () = sleep_until(streams_at), if timer => {
-                    timer = false;
+                next = running.next_before(moment) => next,
+            };
+            let event = match next {
+                Next::Event(Some(event)) => event,
+                Next::Event(None) => break,
+                Next::Moment => {
+                    moment = None;
                     self.sink.open().await;
                     continue;
                 }
             };
-            let Some(event) = event else { break };
             if let Event::Final(end) = event {
                 return self.end(end).await;
             }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::stream;
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::RecvError;
 use vestibule_exchange::{Exchange, LogLevel, RpcError};
 use vestibule_frame::{Frame, Id, Kind, sse};
 use vestibule_metrics::StreamKind;
@@ -12,6 +12,7 @@ use vestibule_terms::reject::code;
 use vestibule_terms::{Direction, Method, Outcome, Reject, Revision};
 
 use super::access::{session, unavailable};
+use super::attended::Attended;
 use super::call::{self, Request};
 use super::live::Live;
 use super::reader::Reading;
@@ -88,8 +89,9 @@ async fn request<S: Exchange>(
         record,
         held: None,
     };
-    call::run(room, &facts, live, request, begun, (&sink, 0));
+    let call = call::run(room, &facts, live, request, begun, (&sink, 0));
     drop(sink);
+    let first = Attended::new(call, first);
     respond(&room.shared, &facts, live, first, Form::Single(&id)).await
 }
 
@@ -164,7 +166,7 @@ pub(super) async fn respond(
     shared: &Arc<Shared>,
     facts: &Facts,
     live: &Arc<Live>,
-    first: oneshot::Receiver<First>,
+    first: impl Future<Output = Result<First, RecvError>>,
     form: Form<'_>,
 ) -> Response {
     let array = matches!(form, Form::Array);

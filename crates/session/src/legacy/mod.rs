@@ -6,6 +6,7 @@
 //! from there to whoever reads the stream.
 
 mod access;
+mod attended;
 mod batch;
 mod call;
 mod end;

@@ -121,7 +121,7 @@ impl Reading {
                 self.ready.extend(errors.collect::<Vec<_>>());
                 self.over = true;
             }
-            Ok(Next::Orphaned) => self.adopt().await,
+            Ok(Next::Orphaned { requests }) => self.adopt(&requests).await,
             Ok(Next::Stopped(stop)) => self.stopped(stop),
             Err(error) => {
                 tracing::debug!(%error, "a stream can no longer be read");
@@ -141,13 +141,10 @@ impl Reading {
             .push_back(sse::message(id, std::slice::from_ref(&entry.payload)));
     }
 
-    /// The task that wrote the stream is gone: its requests get the one answer that is left
-    /// (EL-14, EL-15).
-    async fn adopt(&mut self) {
-        if self.requests.is_empty() {
-            return self.close_with(Some(SOON)); // the next sweep ends it
-        }
-        super::end::adopt(&self.shared, self.reader.stream(), &self.requests).await;
+    /// The task that wrote the stream is gone, perhaps with its process: its requests get the one
+    /// answer that is left (EL-14, EL-15).
+    async fn adopt(&self, requests: &[Bytes]) {
+        super::end::adopt(&self.shared, self.reader.stream(), requests).await;
     }
 
     fn stopped(&mut self, stop: Stop) {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep_until};
+use tokio::time::Instant;
 use vestibule_exchange::{Backchannel, Call, Event, Final, RpcError};
 use vestibule_frame::{Draft, Frame, Id, Limits, encode, sse};
 use vestibule_metrics::StreamKind;
@@ -17,7 +17,7 @@ use crate::encode::{Encoder, Reply};
 use crate::observe;
 use crate::relay::Relay;
 use crate::room::Shared;
-use crate::running::Running;
+use crate::running::{Next, Running};
 use crate::stream::{EventBody, Outlet, Stuck, queue};
 
 /// Everything that is needed to write what is heard about one call.
@@ -61,11 +61,10 @@ impl Scribe {
     /// Answers with JSON when the first thing to be sent is the end, else with a stream.
     pub(crate) async fn answer(mut self, mut running: Running, accepts: Accepts) -> Response {
         let streams_at = Instant::now() + self.plan.stream_after;
+        let moment = accepts.sse.then_some(streams_at);
         let first = loop {
-            let event = tokio::select! {
-                biased;
-                event = running.next() => event,
-                () = sleep_until(streams_at), if accepts.sse => break None,
+            let Next::Event(event) = running.next_before(moment).await else {
+                break None;
             };
             match self.hear(event) {
                 Heard::End(reply) => return self.whole(reply, accepts),
