@@ -1,4 +1,5 @@
-//! The client: pools over the connector, HTTP/1.1 and HTTP/2.
+//! The client: pools over the connector. Plain TCP speaks HTTP/1.1 and has a pool of its own (see
+//! `plain`); over TLS the version is negotiated.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,15 +7,17 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
+use http::uri::Scheme;
 use http::{Request, Response};
-use hyper::body::Incoming;
 use hyper_util::client::legacy;
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::CertificateDer;
 
+use crate::body::EgressBody;
 use crate::connect::Connector;
 use crate::error::EgressError;
 use crate::filter::Policy;
+use crate::plain::Plain;
 use crate::resolve::{Lookup, SystemLookup};
 use crate::tls;
 
@@ -74,6 +77,7 @@ pub struct Client(Arc<ArcSwap<Current>>);
 #[derive(Debug)]
 struct Current {
     inner: legacy::Client<Connector, Body>,
+    plain: Plain,
     policy: Arc<Policy>,
     options: Options,
 }
@@ -85,6 +89,11 @@ impl Current {
             Arc::clone(&options.lookup),
             tls::client_config(&options.extra_roots),
             options.connect_timeout,
+        );
+        let plain = Plain::new(
+            connector.clone(),
+            options.idle_timeout,
+            options.max_idle_per_origin,
         );
         let inner = legacy::Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -102,6 +111,7 @@ impl Current {
             .build(connector);
         Self {
             inner,
+            plain,
             policy,
             options: options.clone(),
         }
@@ -137,7 +147,10 @@ impl Client {
     /// Dropping the future, or the body before its end, gives the request up: HTTP/2 resets the
     /// stream, HTTP/1.1 closes the connection (SSE-11). No redirect is followed, nothing is
     /// repeated, and only connecting has a timeout.
-    pub async fn request(&self, request: Request<Body>) -> Result<Response<Incoming>, EgressError> {
+    pub async fn request(
+        &self,
+        request: Request<Body>,
+    ) -> Result<Response<EgressBody>, EgressError> {
         let uri = request.uri();
         if uri.scheme().is_none() || uri.host().is_none() {
             return Err(EgressError::Malformed(
@@ -145,8 +158,14 @@ impl Client {
             ));
         }
         // not a guard: the request may outlive the policy it was sent under
+        if uri.scheme() == Some(&Scheme::HTTP) {
+            let plain = self.0.load().plain.clone();
+            let response = plain.request(request).await?;
+            return Ok(response.map(EgressBody::plain));
+        }
         let sending = self.0.load().inner.request(request);
-        sending.await.map_err(EgressError::from_client)
+        let response = sending.await.map_err(EgressError::from_client)?;
+        Ok(response.map(EgressBody::pooled))
     }
 }
 

@@ -64,12 +64,28 @@ impl EgressError {
         }
     }
 
+    /// A connection that could not be made.
+    pub(crate) fn of(failure: &ConnectFailure) -> Self {
+        match failure {
+            ConnectFailure::Denied(denied) => EgressError::Denied { rule: denied.rule },
+            ConnectFailure::Connect(error) => EgressError::Connect(copy(error)),
+            ConnectFailure::Tls(error) => EgressError::Tls(copy(error)),
+            ConnectFailure::Timeout => EgressError::Timeout,
+        }
+    }
+
+    /// What ended a request that whoever sent it drove himself.
+    pub(crate) fn from_plain(error: hyper::Error) -> Self {
+        EgressError::Broken {
+            // the HTTP library calls a request that it has not begun to write "canceled"
+            sent: !error.is_canceled(),
+            cause: Box::new(error),
+        }
+    }
+
     fn from_connect(error: &legacy::Error) -> Self {
         match cause_of::<ConnectFailure>(error) {
-            Some(ConnectFailure::Denied(denied)) => EgressError::Denied { rule: denied.rule },
-            Some(ConnectFailure::Connect(error)) => EgressError::Connect(copy(error)),
-            Some(ConnectFailure::Tls(error)) => EgressError::Tls(copy(error)),
-            Some(ConnectFailure::Timeout) => EgressError::Timeout,
+            Some(failure) => Self::of(failure),
             // the HTTP handshake of a connection that closed at once
             None => EgressError::Connect(io::Error::other(innermost(error))),
         }

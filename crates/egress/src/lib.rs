@@ -7,15 +7,18 @@
 //! either (SSE-13): an error says whether the request can have been sent, and the caller decides.
 
 mod address;
+mod body;
 mod client;
 mod connect;
 mod error;
 mod filter;
 mod pattern;
+mod plain;
 mod redirect;
 mod resolve;
 mod tls;
 
+pub use body::EgressBody;
 pub use client::{Client, Options};
 pub use error::EgressError;
 pub use filter::{Denied, Policy, Rule, Rules};

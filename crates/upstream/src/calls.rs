@@ -4,13 +4,14 @@
 //! It must never wait for a slow one: notifications that do not fit into a call's queue are left
 //! out (they inform, no more), and the answer has a place of its own.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
+use std::future::poll_fn;
 use std::sync::{Arc, Mutex};
+use std::task::{Poll, Waker};
 
-use tokio::sync::{mpsc, oneshot};
 use vestibule_exchange::Question;
 use vestibule_frame::{Draft, Frame, Id};
-use vestibule_terms::Method;
+use vestibule_terms::{FastHash, Method};
 
 use crate::fault::Fault;
 use crate::ids::CallId;
@@ -41,13 +42,22 @@ pub(crate) enum Next {
 
 /// The open calls of one channel.
 #[derive(Debug, Default)]
-pub(crate) struct Calls(Mutex<HashMap<Arc<str>, Open>>);
+pub(crate) struct Calls(Mutex<HashMap<Arc<str>, Open, FastHash>>);
 
 #[derive(Debug)]
 struct Open {
     method: Method,
-    words: mpsc::Sender<Word>,
-    answer: Option<oneshot::Sender<Result<Frame, Fault>>>,
+    place: Arc<Mutex<Place>>,
+}
+
+/// What waits for one call. Most calls get nothing here but their answer, and those over HTTP not
+/// even that: an empty place costs next to nothing, unlike a channel with room for [`QUEUE`] words.
+#[derive(Debug, Default)]
+struct Place {
+    words: VecDeque<Word>,
+    answer: Option<Result<Frame, Fault>>,
+    answered: bool,
+    reader: Option<Waker>,
 }
 
 /// One open call; closes it when dropped.
@@ -55,8 +65,27 @@ struct Open {
 pub(crate) struct Ticket {
     id: Arc<str>,
     calls: Arc<Calls>,
-    words: mpsc::Receiver<Word>,
-    answer: oneshot::Receiver<Result<Frame, Fault>>,
+    place: Arc<Mutex<Place>>,
+}
+
+// === impl Place ===
+
+impl Place {
+    /// Ends the call. False when it has been ended before.
+    fn end(&mut self, answer: Result<Frame, Fault>) -> bool {
+        if std::mem::replace(&mut self.answered, true) {
+            return false;
+        }
+        self.answer = Some(answer);
+        self.wake();
+        true
+    }
+
+    fn wake(&mut self) {
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
 }
 
 // === impl Calls ===
@@ -64,19 +93,16 @@ pub(crate) struct Ticket {
 impl Calls {
     /// Opens a call.
     pub(crate) fn open(self: &Arc<Self>, id: &CallId, method: Method) -> Ticket {
-        let (words, heard) = mpsc::channel(QUEUE);
-        let (answer, answered) = oneshot::channel();
+        let place = Arc::<Mutex<Place>>::default();
         let open = Open {
             method,
-            words,
-            answer: Some(answer),
+            place: Arc::clone(&place),
         };
         locked(&self.0).insert(id.key(), open);
         Ticket {
             id: id.key(),
             calls: Arc::clone(self),
-            words: heard,
-            answer: answered,
+            place,
         }
     }
 
@@ -85,17 +111,15 @@ impl Calls {
         let Some(text) = id.as_str() else {
             return false;
         };
-        let mut calls = locked(&self.0);
-        let waiting = calls.get_mut(&*text).and_then(|open| open.answer.take());
-        waiting.is_some_and(|waiting| waiting.send(answer).is_ok())
+        let calls = locked(&self.0);
+        let open = calls.get(&*text);
+        open.is_some_and(|open| locked(&open.place).end(answer))
     }
 
     /// Ends every call.
     pub(crate) fn fail_all(&self, fault: &Fault) {
-        for open in locked(&self.0).values_mut() {
-            if let Some(waiting) = open.answer.take() {
-                let _gone = waiting.send(Err(fault.clone()));
-            }
+        for open in locked(&self.0).values() {
+            locked(&open.place).end(Err(fault.clone()));
         }
     }
 
@@ -105,7 +129,13 @@ impl Calls {
         let Some(open) = calls.get(id) else {
             return false;
         };
-        open.words.try_send(word).is_ok()
+        let mut place = locked(&open.place);
+        if place.words.len() >= QUEUE {
+            return false;
+        }
+        place.words.push_back(word);
+        place.wake();
+        true
     }
 
     /// The one open call, if there is exactly one.
@@ -131,11 +161,24 @@ impl Calls {
 impl Ticket {
     /// What comes next; words before the answer. Cancel safe.
     pub(crate) async fn next(&mut self) -> Next {
-        tokio::select! {
-            biased;
-            Some(word) = self.words.recv() => Next::Word(word),
-            answer = &mut self.answer => Next::Answer(answer.unwrap_or(Err(Fault::Broken))),
-        }
+        poll_fn(|context| {
+            let mut place = locked(&self.place);
+            if let Some(word) = place.words.pop_front() {
+                return Poll::Ready(Next::Word(word));
+            }
+            if let Some(answer) = place.answer.take() {
+                return Poll::Ready(Next::Answer(answer));
+            }
+            if place.answered {
+                return Poll::Ready(Next::Answer(Err(Fault::Broken)));
+            }
+            let reader = context.waker();
+            if !place.reader.as_ref().is_some_and(|r| r.will_wake(reader)) {
+                place.reader = Some(reader.clone());
+            }
+            Poll::Pending
+        })
+        .await
     }
 }
 

@@ -2,9 +2,12 @@
 //! nothing moves (LIF-09). Each is the smaller of what the caller and the target allow.
 
 use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
+use pin_project_lite::pin_project;
+use tokio::time::{Instant, Sleep, sleep_until};
 use vestibule_exchange::Outbound;
 use vestibule_terms::Method;
 
@@ -17,6 +20,31 @@ pub(crate) struct CallClock {
     idle: Duration,
     end: Instant,
     next: Instant,
+    /// One timer for the whole call: it is set once and only ever moved.
+    alarm: Pin<Box<Sleep>>,
+}
+
+pin_project! {
+    /// Work that the clocks of its call bound. A type of its own because an `async fn` would hold
+    /// the work twice.
+    pub(crate) struct Bound<'a, F> {
+        #[pin]
+        work: F,
+        alarm: Pin<&'a mut Sleep>,
+    }
+}
+
+impl<F: Future> Future for Bound<'_, F> {
+    type Output = Result<F::Output, Fault>;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        if let Poll::Ready(done) = this.work.poll(cx) {
+            return Poll::Ready(Ok(done));
+        }
+        ready!(this.alarm.as_mut().poll(cx));
+        Poll::Ready(Err(Fault::Timeout))
+    }
 }
 
 impl CallClock {
@@ -30,20 +58,24 @@ impl CallClock {
                 idle,
                 end: deadline.end,
                 next: deadline.end,
+                alarm: Box::pin(sleep_until(deadline.end)),
             };
         }
         let idle = deadline.idle.min(timeouts.idle);
         let end = deadline.end.min(Instant::now() + timeouts.total);
+        let next = end.min(Instant::now() + idle);
         Self {
             idle,
             end,
-            next: end.min(Instant::now() + idle),
+            next,
+            alarm: Box::pin(sleep_until(next)),
         }
     }
 
     /// Starts the idle clock anew.
     pub(crate) fn touch(&mut self) {
         self.next = self.end.min(Instant::now() + self.idle);
+        self.alarm.as_mut().reset(self.next);
     }
 
     /// Whether the total is used up.
@@ -57,9 +89,10 @@ impl CallClock {
     }
 
     /// Waits for `work` no longer than the clocks allow.
-    pub(crate) async fn bound<T>(&self, work: impl Future<Output = T>) -> Result<T, Fault> {
-        timeout_at(self.next, work)
-            .await
-            .map_err(|_elapsed| Fault::Timeout)
+    pub(crate) fn bound<F: Future>(&mut self, work: F) -> Bound<'_, F> {
+        Bound {
+            work,
+            alarm: self.alarm.as_mut(),
+        }
     }
 }

@@ -354,7 +354,7 @@ impl Link {
                     modern::call(self, side, outbound, clock, sink).await?
                 }
                 (Via::Stdio(side), Era::Modern) => {
-                    stdio::modern::call(self, side, outbound, clock, sink).await?
+                    Box::pin(stdio::modern::call(self, side, outbound, clock, sink)).await?
                 }
                 (_, Era::Legacy) => match legacy::call(self, outbound, clock, sink).await {
                     Ok(Some(end)) => return Ok(end),

@@ -9,9 +9,6 @@ use vestibule_exchange::{Final, Outbound};
 use vestibule_metrics::Metrics;
 use vestibule_terms::{Method, Outcome, Record, TenantId, UpstreamId};
 
-/// Largest tool result that is looked through for `isError`.
-const LOOK_WITHIN: usize = 64 * 1024;
-
 /// What is known of each upstream's state, whichever link learnt it: 0 unknown, 1 down, 2 up. The
 /// gauge is written at changes only.
 #[derive(Clone, Default)]
@@ -129,15 +126,10 @@ fn outcome(end: &Final, method: Method) -> Outcome {
     match end {
         Final::Message(draft) => {
             let frame = draft.frame();
-            let Some(result) = frame.result() else {
+            if frame.result().is_none() {
                 return Outcome::RpcError;
-            };
-            let is_error = method == Method::ToolsCall
-                && result.len() <= LOOK_WITHIN
-                && frame
-                    .member(result, "isError")
-                    .is_some_and(|v| frame.text(v) == b"true");
-            if is_error {
+            }
+            if method == Method::ToolsCall && frame.result_is_error() {
                 Outcome::ToolError
             } else {
                 Outcome::Ok

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use http::header::{self, HeaderName, HeaderValue};
 use url::Url;
-use vestibule_terms::{Secret, TenantId, UpstreamId};
+use vestibule_terms::{FastHash, Secret, TenantId, UpstreamId};
 
 /// Where an upstream is.
 #[derive(Clone)]
@@ -115,7 +115,9 @@ pub enum TargetError {
 
 /// Every upstream of every tenant.
 #[derive(Default)]
-pub struct Targets(HashMap<TenantId, HashMap<UpstreamId, Arc<Target>>>);
+pub struct Targets(Map<TenantId, Map<UpstreamId, Arc<Target>>>);
+
+type Map<K, V> = HashMap<K, V, FastHash>;
 
 /// Headers that belong to one connection or that this crate writes itself.
 const RESERVED: [HeaderName; 12] = [
@@ -269,7 +271,7 @@ impl Targets {
     /// # Errors
     /// The first target that cannot be used.
     pub fn new(targets: impl IntoIterator<Item = (TenantId, Target)>) -> Result<Self, TargetError> {
-        let mut map: HashMap<TenantId, HashMap<UpstreamId, Arc<Target>>> = HashMap::new();
+        let mut map: Map<TenantId, Map<UpstreamId, Arc<Target>>> = Map::default();
         for (tenant, target) in targets {
             target.check()?;
             let id = target.id.clone();

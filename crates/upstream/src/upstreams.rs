@@ -16,7 +16,7 @@ use vestibule_exchange::{
 use vestibule_frame::Draft;
 use vestibule_metrics::Metrics;
 use vestibule_terms::reject::code;
-use vestibule_terms::{Era, Method, TenantId, UpstreamId};
+use vestibule_terms::{Era, FastHash, Method, TenantId, UpstreamId};
 
 use crate::background::Background;
 use crate::compose::GatewayIdentity;
@@ -41,7 +41,7 @@ struct Inner {
     targets: Arc<ArcSwap<Targets>>,
     common: Common,
     /// By the era of the clients: an upstream of both eras is two to us.
-    links: DashMap<(TenantId, UpstreamId, Era), Arc<Link>>,
+    links: DashMap<(TenantId, UpstreamId, Era), Arc<Link>, FastHash>,
     stop: CancellationToken,
 }
 
@@ -72,7 +72,7 @@ impl Upstreams {
         let inner = Arc::new(Inner {
             targets,
             common,
-            links: DashMap::new(),
+            links: DashMap::default(),
             stop: stop.clone(),
         });
         let swept = Arc::downgrade(&inner);

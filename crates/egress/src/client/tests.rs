@@ -250,6 +250,75 @@ async fn sse_13_a_post_on_a_reset_connection_is_not_repeated() {
     );
 }
 
+/// A connection that the other side has closed while it rested is found out before anything is
+/// written to it, so that no request is lost on it.
+#[tokio::test]
+async fn a_connection_that_ended_at_rest_is_not_used_again() {
+    let (listener, address) = bind().await;
+    let client = open(address);
+    let uri = format!("http://{address}/mcp");
+    let (mut first, ()) = {
+        let served = async {
+            let (mut stream, _) = listener.accept().await.unwrap();
+            read_request(&mut stream).await.unwrap();
+            stream.write_all(EMPTY).await.unwrap();
+            stream
+        };
+        let asked = async {
+            client.request(post(uri.clone())).await.unwrap();
+        };
+        tokio::join!(served, asked)
+    };
+    first.shutdown().await.unwrap();
+    drop(first);
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let seen = read_request(&mut stream).await;
+        stream.write_all(EMPTY).await.unwrap();
+        seen
+    });
+    // the end of the first connection may still be on its way
+    let mut answered = client.request(post(uri.clone())).await;
+    if answered.is_err() {
+        answered = client.request(post(uri)).await;
+    }
+    assert_eq!(answered.unwrap().status(), StatusCode::OK);
+    assert!(server.await.unwrap().is_some());
+}
+
+/// A body that was read to its end gives its connection back; nobody uses it for a while, and it
+/// is closed.
+#[tokio::test]
+async fn a_connection_is_used_again_and_closed_when_it_is_idle() {
+    let (listener, address) = bind().await;
+    let policy = Policy::default().allow_literal_loopback([address]);
+    let options = Options {
+        idle_timeout: Duration::from_millis(500),
+        ..Options::default()
+    };
+    let client = Client::new(Arc::new(policy), &options);
+    let server = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        for _ in 0..2 {
+            read_request(&mut stream).await.unwrap();
+            let answer =
+                b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n";
+            stream.write_all(answer).await.unwrap();
+        }
+        read_request(&mut stream).await
+    });
+    for _ in 0..2 {
+        let answer = client.request(post(format!("http://{address}/"))).await;
+        let body = answer.unwrap().into_body().collect().await.unwrap();
+        assert_eq!(body.to_bytes(), "hi");
+    }
+    assert_eq!(
+        server.await.unwrap(),
+        None,
+        "closed after the second answer"
+    );
+}
+
 /// SSE-11: giving up a streamed answer closes an HTTP/1.1 connection.
 #[tokio::test]
 async fn sse_11_dropping_a_body_closes_the_connection() {

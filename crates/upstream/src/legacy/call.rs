@@ -39,7 +39,9 @@ pub(crate) async fn call(
         clock.touch();
         let turn = match &live.line {
             Line::Http(line) => http::turn(link, &live, line, outbound, clock, sink).await?,
-            Line::Pipe(process) => pipe::turn(link, &live, process, outbound, clock, sink).await?,
+            Line::Pipe(process) => {
+                Box::pin(pipe::turn(link, &live, process, outbound, clock, sink)).await?
+            }
         };
         match turn {
             Turn::End(end) => {
@@ -71,11 +73,11 @@ async fn make_ready(
     lease: &Lease,
     live: &Arc<Live>,
     outbound: &Outbound,
-    clock: &CallClock,
+    clock: &mut CallClock,
 ) -> Result<(), Fault> {
     if let Line::Http(line) = &live.line {
         let asks = !lease.session.class().is_empty();
-        let tells = lease.session.has_inlet() && speaks_unasked(live);
+        let tells = lease.session.has_inlet() && live.speaks_unasked;
         if asks || tells {
             standalone::open(link, live, line);
             let patience = if asks { GET_PATIENCE.0 } else { GET_PATIENCE.1 };
@@ -88,32 +90,18 @@ async fn make_ready(
     set_level(link, live, outbound, clock).await
 }
 
-/// Whether it declared anything that arrives outside of calls.
-fn speaks_unasked(live: &Live) -> bool {
-    let declares = |capability: &str, flag: &str| {
-        live.profile
-            .capability(capability)
-            .is_some_and(|value| vestibule_frame::json::member(&value, flag) == Some(b"true"))
-    };
-    live.profile.offers("logging")
-        || declares("tools", "listChanged")
-        || declares("prompts", "listChanged")
-        || declares("resources", "listChanged")
-        || declares("resources", "subscribe")
-}
-
 /// Sets the level that the caller wants, when it differs from the session's. A shared session only
 /// becomes more talkative: its calls filter for themselves.
 async fn set_level(
     link: &Link,
     live: &Live,
     outbound: &Outbound,
-    clock: &CallClock,
+    clock: &mut CallClock,
 ) -> Result<(), Fault> {
     let Some(wanted) = outbound.log_level else {
         return Ok(());
     };
-    if outbound.method == Method::LoggingSetLevel || !live.profile.offers("logging") {
+    if outbound.method == Method::LoggingSetLevel || !live.logs {
         return Ok(());
     }
     let mut level = clock.bound(live.level.lock()).await?;
@@ -124,10 +112,9 @@ async fn set_level(
     let id = link.ids().call();
     let text = vestibule_frame::json::quote(wanted.as_str());
     let params = encode::object(&[("level", text.as_bytes())]);
-    let asking = timeout(
-        SMALL_REQUEST,
-        live.ask(&id, Method::LoggingSetLevel, &params),
-    );
+    // on the heap, like all that is seldom done: it would make every call's future larger
+    let asking = Box::pin(live.ask(&id, Method::LoggingSetLevel, &params));
+    let asking = timeout(SMALL_REQUEST, asking);
     if !matches!(clock.bound(asking).await?, Ok(Ok(_))) {
         tracing::debug!(upstream.id = %link.upstream(), "the log level could not be set");
     }

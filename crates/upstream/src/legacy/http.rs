@@ -145,9 +145,9 @@ async fn read(
                 }
             }
             Ok(None) if !answer.is_stream() => return Err(Fault::Protocol("no_response")),
-            Ok(None) => answer = cursor.resume(line, clock, Some(sink)).await?,
+            Ok(None) => answer = Box::pin(cursor.resume(line, clock, Some(sink))).await?,
             Err(Fault::Broken) if answer.is_stream() => {
-                answer = cursor.resume(line, clock, None).await?;
+                answer = Box::pin(cursor.resume(line, clock, None)).await?;
             }
             Err(fault) => return Err(fault),
         }

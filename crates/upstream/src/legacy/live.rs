@@ -80,6 +80,10 @@ pub(crate) struct Live {
     pub(crate) peer: Arc<Peer>,
     pub(crate) line: Line,
     pub(crate) profile: Arc<Profile>,
+    /// Whether it declared logging, and anything that arrives outside of calls: asked for every
+    /// call, so read out of the profile once.
+    pub(crate) logs: bool,
+    pub(crate) speaks_unasked: bool,
     /// The level that was last set; held while it is being set.
     pub(crate) level: Mutex<Option<LogLevel>>,
     pub(crate) get: watch::Sender<GetStream>,
@@ -174,6 +178,19 @@ impl HttpLine {
     }
 }
 
+/// Whether it declared that it tells of changes.
+fn declares_changes(profile: &Profile) -> bool {
+    let declares = |capability: &str, flag: &str| {
+        profile
+            .capability(capability)
+            .is_some_and(|value| vestibule_frame::json::member(&value, flag) == Some(b"true"))
+    };
+    declares("tools", "listChanged")
+        || declares("prompts", "listChanged")
+        || declares("resources", "listChanged")
+        || declares("resources", "subscribe")
+}
+
 /// Carries messages of one HTTP session.
 pub(crate) struct Posts(pub(crate) Arc<HttpLine>);
 
@@ -196,7 +213,10 @@ impl Live {
     /// A session that has just been opened.
     pub(crate) fn new(peer: Arc<Peer>, line: Line, profile: Arc<Profile>) -> Self {
         let (get, _) = watch::channel(GetStream::Unopened);
+        let logs = profile.offers("logging");
         Self {
+            logs,
+            speaks_unasked: logs || declares_changes(&profile),
             peer,
             line,
             profile,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use vestibule_exchange::{Capabilities, Outbound, SessionKey, Sharing};
+use vestibule_terms::FastHash;
 
 use crate::fault::Fault;
 use crate::legacy::session::{PoolKey, Session};
@@ -36,7 +37,7 @@ pub(crate) struct Bounds {
 #[derive(Debug)]
 pub(crate) struct Pool {
     bounds: Bounds,
-    sessions: Mutex<HashMap<PoolKey, Vec<Arc<Session>>>>,
+    sessions: Mutex<HashMap<PoolKey, Vec<Arc<Session>>, FastHash>>,
     freed: Notify,
 }
 
@@ -217,7 +218,10 @@ impl Pool {
     }
 
     /// Removes the pooled session that has been unused for longest.
-    fn evict(&self, sessions: &mut HashMap<PoolKey, Vec<Arc<Session>>>) -> Option<Arc<Session>> {
+    fn evict(
+        &self,
+        sessions: &mut HashMap<PoolKey, Vec<Arc<Session>>, FastHash>,
+    ) -> Option<Arc<Session>> {
         let pooled = sessions
             .iter()
             .filter(|(key, _)| !is_private(key) && self.bounds.counts(key))

@@ -4,6 +4,7 @@
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{Response, header};
+use http_body::Body as _;
 use http_body_util::BodyExt;
 use std::time::Duration;
 use vestibule_frame::sse::Parser;
@@ -114,6 +115,12 @@ impl Answer {
                 let length = first.as_ref().map_or(0, Bytes::len) + more.len() + data.len();
                 if length > self.max {
                     return Err(Fault::Protocol("too_large"));
+                }
+                if more.capacity() == 0 && first.is_some() {
+                    // a declared size is believed as far as an answer may go: no growing, no copying
+                    let declared = usize::try_from(self.body.size_hint().lower());
+                    let left = declared.unwrap_or(self.max).min(self.max - length);
+                    more.reserve(length + left);
                 }
                 match first.take() {
                     // a body that comes in one piece is not copied
