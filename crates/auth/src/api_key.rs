@@ -120,17 +120,7 @@ pub fn id_of(key: &str) -> Result<&str, Refusal> {
     }
 }
 
-/// Decides whether `key` is the one that `record` describes and opens `server` now.
-pub(crate) fn accept(
-    key: &str,
-    record: Option<&ApiKey>,
-    server: &ServerId,
-    clock: &dyn Clock,
-) -> Result<(), Refusal> {
-    accept_hash(KeyHash::of(key), record, server, clock)
-}
-
-/// The same for a key of which only the hash was kept.
+/// Decides whether the key of that hash is the one that `record` describes and opens `server` now.
 pub(crate) fn accept_hash(
     presented: KeyHash,
     record: Option<&ApiKey>,

@@ -3,7 +3,7 @@
 //! A credential stands in one `Authorization: Bearer` header, never in the query (AUT-01). The
 //! challenge is built from the tenant's id alone: nothing of the request flows into it (T36).
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
@@ -27,6 +27,9 @@ impl std::fmt::Debug for Presented<'_> {
         f.write_str("Presented(…)")
     }
 }
+
+/// The issuer of every API key, made once.
+static ISSUER: LazyLock<Arc<str>> = LazyLock::new(|| Arc::from("key:"));
 
 /// Decides who is calling `server` of `tenant`.
 ///
@@ -52,9 +55,10 @@ pub fn verify(
     let token = token.map_err(refuse)?;
     let id = api_key::id_of(token).map_err(refuse)?;
     let record = records.and_then(|records| records.get(id));
-    api_key::accept(token, record, server, clock).map_err(refuse)?;
+    let shown = KeyHash::of(token);
+    api_key::accept_hash(shown, record, server, clock).map_err(refuse)?;
     let record = record.ok_or_else(|| refuse(Refusal::Unknown))?;
-    Ok(principal(tenant, record, KeyHash::of(token)))
+    Ok(principal(tenant, record, shown))
 }
 
 /// Whether the credential that made `principal` would still open `server`: what was let in before
@@ -81,14 +85,15 @@ pub fn still_accepted(
 
 fn principal(tenant: &TenantId, record: &ApiKey, shown: KeyHash) -> Principal {
     Principal {
-        issuer: Arc::from("key:"),
+        tenant: tenant.clone(),
+        issuer: Arc::clone(&ISSUER),
         subject: Arc::clone(&record.subject),
+        client: None,
         groups: Arc::clone(&record.groups),
         scopes: Arc::clone(&record.scopes),
         servers: Arc::clone(&record.servers),
         proof: Proof::Key,
         credential: Some(Arc::new(shown.bytes())),
-        ..Principal::anonymous(tenant.clone())
     }
 }
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use http::{HeaderMap, HeaderName, HeaderValue};
+use http::{HeaderMap, HeaderValue};
 
 use crate::agree;
 
@@ -94,21 +94,61 @@ pub struct Head {
 }
 
 impl Head {
-    /// Reads the control headers.
+    /// Reads the control headers, in one walk over all of them.
     pub fn read(headers: &HeaderMap) -> Head {
         let mut head = Head::default();
-        head.check_names(headers);
-        head.version = head.plain(headers, PROTOCOL_VERSION);
-        head.method = head.plain(headers, METHOD);
-        head.session = head.token(headers, SESSION_ID);
-        head.last_event_id = head.printable(headers, LAST_EVENT_ID);
-        head.name = headers
-            .get(NAME)
-            .and_then(|value| head.decoded(NAME, value));
-        for name in headers.keys() {
-            head.read_param(headers, name);
+        let mut before = None;
+        // the values of one name come one after the other
+        for (name, value) in headers {
+            if before.replace(name) == Some(name) {
+                head.again(name.as_str());
+            } else {
+                head.take(name.as_str(), value);
+            }
         }
         head
+    }
+
+    /// The first value of a header.
+    fn take(&mut self, name: &str, value: &HeaderValue) {
+        match name {
+            PROTOCOL_VERSION => self.version = self.plain(name, value),
+            METHOD => self.method = self.plain(name, value),
+            SESSION_ID => self.session = self.token(name, value),
+            LAST_EVENT_ID => self.last_event_id = self.printable(name, value),
+            NAME => self.name = self.decoded(name, value),
+            _ => {
+                if let Some(suffix) = name.strip_prefix(PARAM_PREFIX) {
+                    let value = self.decoded(name, value).ok_or(());
+                    self.params.push((suffix.to_owned(), value));
+                }
+                self.check_alias(name);
+            }
+        }
+    }
+
+    /// A further value of the header that was read last (T21).
+    fn again(&mut self, name: &str) {
+        let param = name.starts_with(PARAM_PREFIX);
+        if param && let Some((_, value)) = self.params.last_mut() {
+            *value = Err(());
+        }
+        let noted =
+            |finding: &Finding| finding.header == name && finding.problem == Problem::Repeated;
+        if (param || SINGLE.contains(&name)) && !self.findings.iter().any(noted) {
+            self.note(name, Problem::Repeated);
+        }
+    }
+
+    /// T21: names that only some servers take for a control header's.
+    fn check_alias(&mut self, name: &str) {
+        if !name.contains('_') {
+            return;
+        }
+        let hyphens = name.replace('_', "-");
+        if SINGLE.contains(&hyphens.as_str()) || hyphens.starts_with(PARAM_PREFIX) {
+            self.note(name, Problem::Underscore);
+        }
     }
 
     /// The first finding that no era tolerates: a repeated or aliased control header (T21).
@@ -137,26 +177,9 @@ impl Head {
         });
     }
 
-    /// T21: repetitions, and names that only some servers take for a control header's.
-    fn check_names(&mut self, headers: &HeaderMap) {
-        for name in headers.keys() {
-            let name = name.as_str();
-            let control = SINGLE.contains(&name) || name.starts_with(PARAM_PREFIX);
-            if control && headers.get_all(name).iter().nth(1).is_some() {
-                self.note(name, Problem::Repeated);
-            }
-            if name.contains('_') {
-                let hyphens = name.replace('_', "-");
-                if SINGLE.contains(&hyphens.as_str()) || hyphens.starts_with(PARAM_PREFIX) {
-                    self.note(name, Problem::Underscore);
-                }
-            }
-        }
-    }
-
     /// A value of printable ASCII, trimmed.
-    fn printable(&mut self, headers: &HeaderMap, name: &str) -> Option<String> {
-        let value = agree::trim(headers.get(name)?.as_bytes());
+    fn printable(&mut self, name: &str, value: &HeaderValue) -> Option<String> {
+        let value = agree::trim(value.as_bytes());
         if !value.iter().all(|byte| matches!(byte, 0x20..=0x7e)) {
             self.note(name, Problem::Illegal);
             return None;
@@ -165,8 +188,8 @@ impl Head {
     }
 
     /// A printable value that is not a list.
-    fn plain(&mut self, headers: &HeaderMap, name: &str) -> Option<String> {
-        let value = self.printable(headers, name)?;
+    fn plain(&mut self, name: &str, value: &HeaderValue) -> Option<String> {
+        let value = self.printable(name, value)?;
         if value.contains(',') {
             self.note(name, Problem::Comma);
         }
@@ -174,8 +197,8 @@ impl Head {
     }
 
     /// HDR-06: a value of 0x21 to 0x7E.
-    fn token(&mut self, headers: &HeaderMap, name: &str) -> Option<String> {
-        let value = self.printable(headers, name)?;
+    fn token(&mut self, name: &str, value: &HeaderValue) -> Option<String> {
+        let value = self.printable(name, value)?;
         if value.is_empty() || value.contains(' ') {
             self.note(name, Problem::Illegal);
             return None;
@@ -191,18 +214,6 @@ impl Head {
                 None
             }
         }
-    }
-
-    fn read_param(&mut self, headers: &HeaderMap, name: &HeaderName) {
-        let Some(suffix) = name.as_str().strip_prefix(PARAM_PREFIX) else {
-            return;
-        };
-        let mut values = headers.get_all(name).iter();
-        let first = values
-            .next()
-            .and_then(|value| self.decoded(name.as_str(), value));
-        let value = if values.next().is_some() { None } else { first };
-        self.params.push((suffix.to_owned(), value.ok_or(())));
     }
 }
 

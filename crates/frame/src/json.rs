@@ -28,8 +28,11 @@ pub struct Members<'a> {
     bytes: &'a [u8],
     next: Option<usize>,
     end: usize,
-    landmarks: [Span; 5],
+    landmarks: Landmarks,
 }
+
+/// Parts whose ends are known from the first scan.
+pub(crate) type Landmarks = [Span; 7];
 
 /// The values of an array, in order.
 #[derive(Clone, Debug)]
@@ -41,7 +44,7 @@ pub struct Elements<'a> {
 
 /// The members of the object that is the whole of `text`; none when it is no object.
 pub fn members(text: &[u8]) -> Members<'_> {
-    Members::new(text, Span::new(0, text.len()), [Span::default(); 5])
+    Members::new(text, Span::new(0, text.len()), Landmarks::default())
 }
 
 /// The values of the array that is the whole of `text`; none when it is no array.
@@ -133,7 +136,7 @@ fn enter(bytes: &[u8], span: Span, open: u8, close: u8) -> Option<usize> {
 // === impl Members ===
 
 impl<'a> Members<'a> {
-    pub(crate) fn new(bytes: &'a [u8], object: Span, landmarks: [Span; 5]) -> Members<'a> {
+    pub(crate) fn new(bytes: &'a [u8], object: Span, landmarks: Landmarks) -> Members<'a> {
         let next = enter(bytes, object, b'{', b'}');
         Members {
             bytes,

@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use bytes::Bytes;
 
 use crate::error::FrameError;
-use crate::json::{self, Elements, Members};
+use crate::json::{self, Elements, Landmarks, Members};
 use crate::judge;
 use crate::shape::{self, Layout, present};
 use crate::text;
@@ -99,6 +99,11 @@ impl Frame {
         (self.text(span).first() != Some(&b'n')).then(|| Id(self.shared(span)))
     }
 
+    /// The span of the id, null or not.
+    pub(crate) fn id_span(&self) -> Option<Span> {
+        present(self.layout.id)
+    }
+
     /// The method, decoded; none for responses.
     pub fn method(&self) -> Option<Cow<'_, str>> {
         self.string(present(self.layout.method)?)
@@ -152,6 +157,28 @@ impl Frame {
     /// `resultType` of the result object, any type but null.
     pub fn result_type(&self) -> Option<Span> {
         present(self.layout.result_type)
+    }
+
+    /// `content` of the result object, any type but null.
+    pub fn result_content(&self) -> Option<Span> {
+        present(self.layout.content)
+    }
+
+    /// The `type` of the one object in `content`, where that is all it holds: known without
+    /// another walk over a block that may be large.
+    pub fn only_block_type(&self) -> Option<Span> {
+        present(self.layout.block)?;
+        present(self.layout.block_type)
+    }
+
+    /// `structuredContent` of the result object, any type but null.
+    pub fn result_structured(&self) -> Option<Span> {
+        present(self.layout.structured)
+    }
+
+    /// Whether the result object says `isError`.
+    pub fn result_is_error(&self) -> bool {
+        self.text(self.layout.is_error) == b"true"
     }
 
     /// The error of a response.
@@ -214,7 +241,7 @@ impl Frame {
     }
 
     /// Large parts whose ends are known, so that a walk need not scan them again.
-    fn landmarks(&self) -> [Span; 5] {
+    fn landmarks(&self) -> Landmarks {
         let parts = &self.layout;
         [
             parts.params,
@@ -222,6 +249,8 @@ impl Frame {
             parts.meta,
             parts.result,
             parts.result_meta,
+            parts.content,
+            parts.structured,
         ]
     }
 }

@@ -29,6 +29,12 @@ pub(crate) struct Layout {
     pub(crate) result: Span,
     pub(crate) result_meta: Span,
     pub(crate) result_type: Span,
+    pub(crate) content: Span,
+    /// Where `content` is an array of one object: that object and its `type`.
+    pub(crate) block: Span,
+    pub(crate) block_type: Span,
+    pub(crate) structured: Span,
+    pub(crate) is_error: Span,
     pub(crate) error: Span,
 }
 
@@ -253,8 +259,9 @@ impl Walk<'_> {
         }
     }
 
-    /// A result object: its keys are not judged, only `_meta` and `resultType` are noted. Of
-    /// duplicates the last one counts, as for every mainstream reader.
+    /// A result object: its keys are not judged, only those are noted that this hop looks at, so
+    /// that a large result is walked once. Of duplicates the last one counts, as for every
+    /// mainstream reader.
     fn result(&mut self, open: usize) -> Result<usize, Fault> {
         self.grammar.check_depth(2, open)?;
         let first = self.grammar.space(open + 1);
@@ -264,7 +271,15 @@ impl Walk<'_> {
         let mut at = first;
         loop {
             let (key, value) = self.grammar.key(at)?;
-            let end = self.grammar.value(value, 2)?;
+            let is_content = self.is_key(at, key, "content");
+            if is_content {
+                self.layout.block = Span::default();
+                self.layout.block_type = Span::default();
+            }
+            let end = match self.grammar.peek(value) {
+                Some(b'[') if is_content => self.content(value)?,
+                _ => self.grammar.value(value, 2)?,
+            };
             self.note_result_member(at, key, Span::new(value, end));
             match self.grammar.next(end, b'}')? {
                 Some(next) => at = next,
@@ -273,23 +288,74 @@ impl Walk<'_> {
         }
     }
 
+    /// The `content` of a result. Most hold one block, however large; its type is asked for and is
+    /// noted here, so that nobody walks over the block again.
+    fn content(&mut self, open: usize) -> Result<usize, Fault> {
+        self.grammar.check_depth(3, open)?;
+        let first = self.grammar.space(open + 1);
+        if self.grammar.peek(first) != Some(b'{') {
+            return self.grammar.value(open, 2);
+        }
+        let end = self.block(first)?;
+        match self.grammar.next(end, b']')? {
+            None => {
+                self.layout.block = Span::new(first, end);
+                Ok(self.grammar.space(end) + 1)
+            }
+            Some(mut at) => loop {
+                let end = self.grammar.value(at, 3)?;
+                match self.grammar.next(end, b']')? {
+                    Some(next) => at = next,
+                    None => return Ok(self.grammar.space(end) + 1),
+                }
+            },
+        }
+    }
+
+    /// One block of a content array.
+    fn block(&mut self, open: usize) -> Result<usize, Fault> {
+        self.grammar.check_depth(4, open)?;
+        let first = self.grammar.space(open + 1);
+        if self.grammar.peek(first) == Some(b'}') {
+            return Ok(first + 1);
+        }
+        let mut at = first;
+        loop {
+            let (key, value) = self.grammar.key(at)?;
+            let end = self.grammar.value(value, 4)?;
+            if self.is_key(at, key, "type") {
+                self.layout.block_type = Span::new(value, end);
+            }
+            match self.grammar.next(end, b'}')? {
+                Some(next) => at = next,
+                None => return Ok(self.grammar.space(end) + 1),
+            }
+        }
+    }
+
+    /// Whether the key at `open` reads `name`.
+    fn is_key(&self, open: usize, key: Text, name: &str) -> bool {
+        let raw = self.grammar.bytes.get(open + 1..key.end - 1);
+        let raw = raw.unwrap_or_default();
+        if key.escaped {
+            text::decode_inner(raw).is_ok_and(|decoded| decoded == name)
+        } else {
+            raw == name.as_bytes()
+        }
+    }
+
     #[inline(always)]
     fn note_result_member(&mut self, open: usize, key: Text, value: Span) {
-        let raw = self
-            .grammar
-            .bytes
-            .get(open + 1..key.end - 1)
-            .unwrap_or_default();
-        let is = |name: &str| {
-            if key.escaped {
-                text::decode_inner(raw).is_ok_and(|decoded| decoded == name)
-            } else {
-                raw == name.as_bytes()
-            }
-        };
+        let is = |name: &str| self.is_key(open, key, name);
         let null = self.grammar.peek(value.start as usize) == Some(b'n');
         let value = if null { Span::default() } else { value };
-        if is("_meta") {
+        if is("content") {
+            self.layout.content = value;
+        } else if is("isError") {
+            self.layout.is_error = value;
+        } else if is("structuredContent") {
+            self.layout.structured = value;
+        } else if is("_meta") {
             self.layout.result_meta = value;
         } else if is("resultType") {
             self.layout.result_type = value;

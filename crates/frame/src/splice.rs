@@ -80,6 +80,10 @@ impl Draft {
 
     /// Takes a member out of an object of the original, its duplicates too. Without it: nothing.
     pub fn remove_member(&mut self, object: Span, key: &str) {
+        let edited = self.objects.iter().any(|edit| edit.object == object);
+        if !edited && self.frame.member(object, key).is_none() {
+            return; // the usual case: nothing to take out, so nothing to write down
+        }
         let bytes = self.frame.bytes().clone();
         let edit = self.object(object);
         edit.added.retain(|(added, _)| added != key);
@@ -140,7 +144,13 @@ impl Draft {
 
     /// Gives the message this id.
     pub fn set_id(&mut self, id: &Id) {
-        self.set_member(self.frame.root(), "id", id.token());
+        let root = self.frame.root();
+        let edited = self.objects.iter().any(|edit| edit.object == root);
+        match self.frame.id_span().filter(|_| !edited) {
+            // the place of the id is known: no need to take the whole message apart
+            Some(span) => self.replace(span, id.token()),
+            None => self.set_member(root, "id", id.token()),
+        }
     }
 
     /// Takes the id out.
@@ -241,7 +251,7 @@ impl Draft {
         let bytes = self.frame.bytes().clone();
         let known = self.objects.iter().find(|edit| edit.object == object);
         let span = match known {
-            None => self.frame.member(object, key)?,
+            None => self.known_member(object, key)?,
             Some(edit) => {
                 let hit = |(member, _): &&(Member, Fate)| same_key(&bytes, member.key, key);
                 let (member, fate) = edit.members.iter().rfind(hit)?;
@@ -250,6 +260,17 @@ impl Draft {
         };
         let replaced = self.replaced.iter().any(|(earlier, _)| *earlier == span);
         (!replaced && bytes.get(span.range().start) == Some(&b'{')).then_some(span)
+    }
+
+    /// A member of the original, without a walk where the scan has noted it.
+    fn known_member(&self, object: Span, key: &str) -> Option<Span> {
+        let frame = &self.frame;
+        let noted = match key {
+            "params" if object == frame.root() => frame.params(),
+            "_meta" if frame.params() == Some(object) => frame.meta(),
+            _ => None,
+        };
+        noted.or_else(|| frame.member(object, key))
     }
 
     /// The value that a member was given by an earlier edit.

@@ -7,6 +7,7 @@
 pub mod accept;
 pub mod clock;
 pub mod deadline;
+mod hash;
 pub mod id;
 pub mod method;
 pub mod plan;
@@ -19,6 +20,7 @@ pub mod secret;
 pub use accept::Accepts;
 pub use clock::Clock;
 pub use deadline::Deadline;
+pub use hash::FastHash;
 pub use id::{ServerId, SessionId, TenantId, UpstreamId};
 pub use method::{Direction, Method};
 pub use plan::{ServerKind, ServerPlan};

@@ -56,20 +56,42 @@ impl Principal {
         }
     }
 
+    /// Whether both have one [binding](Self::binding) in one tenant.
+    pub fn is_same_caller(&self, other: &Self) -> bool {
+        self.tenant == other.tenant
+            && self.issuer == other.issuer
+            && self.subject == other.subject
+            && self.client.as_deref().unwrap_or("") == other.client.as_deref().unwrap_or("")
+    }
+
     /// One unambiguous text of (issuer, subject, client), each with its length before it, so that
     /// no separator inside a part can make two callers equal. Handles are bound to it.
     pub fn binding(&self) -> String {
-        let client = self.client.as_deref().unwrap_or("");
-        format!(
-            "{}:{}|{}:{}|{}:{}",
-            self.issuer.len(),
-            self.issuer,
-            self.subject.len(),
-            self.subject,
-            client.len(),
-            client
-        )
+        let parts = [
+            &*self.issuer,
+            &*self.subject,
+            self.client.as_deref().unwrap_or(""),
+        ];
+        let length: usize = parts.iter().map(|part| part.len() + 4).sum();
+        let mut text = String::with_capacity(length);
+        for (at, part) in parts.into_iter().enumerate() {
+            if at > 0 {
+                text.push('|');
+            }
+            push_decimal(&mut text, part.len());
+            text.push(':');
+            text.push_str(part);
+        }
+        text
     }
+}
+
+/// Writes a number without the general formatter: this is done for every request.
+fn push_decimal(text: &mut String, number: usize) {
+    if number >= 10 {
+        push_decimal(text, number / 10);
+    }
+    text.push(char::from(b"0123456789"[number % 10]));
 }
 
 impl fmt::Debug for Principal {
@@ -97,6 +119,10 @@ mod tests {
             ..Principal::anonymous(tenant.clone())
         };
         assert_ne!(with("a|1:b", "c").binding(), with("a", "b|1:c").binding());
+        assert!(!with("a|1:b", "c").is_same_caller(&with("a", "b|1:c")));
+        assert!(with("a", "b").is_same_caller(&with("a", "b")));
+        let long = "s".repeat(120);
+        assert_eq!(with("", &long).binding(), format!("0:|120:{long}|0:"));
         assert_ne!(
             with("a", "b@c.example").binding(),
             with("a@b", "c.example").binding()

@@ -7,6 +7,22 @@ use vestibule_terms::Accepts;
 /// What the client accepts: for each of our two forms the most specific range decides, by whether
 /// its weight is zero. Weights and order decide which form it would rather have.
 pub fn accepts(headers: &HeaderMap) -> Accepts {
+    let mut values = headers.get_all(ACCEPT).iter();
+    if values.next().is_some_and(|value| value == USUAL) && values.next().is_none() {
+        return Accepts {
+            json: true,
+            sse: true,
+            sse_named: true,
+            sse_first: false,
+        };
+    }
+    read(headers)
+}
+
+/// What nearly every client sends, so that it is not taken apart for every request.
+const USUAL: &str = "application/json, text/event-stream";
+
+fn read(headers: &HeaderMap) -> Accepts {
     let lines = headers.get_all(ACCEPT).iter();
     let ranges: Vec<Range<'_>> = lines
         .filter_map(|value| value.to_str().ok())
@@ -111,4 +127,20 @@ pub fn is_json(content_type: &str) -> bool {
         value.eq_ignore_ascii_case("utf-8") || value.eq_ignore_ascii_case("utf8")
     });
     essence.eq_ignore_ascii_case("application/json") && utf_8
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn the_usual_header_is_what_reading_makes_of_it() {
+        let mut headers = HeaderMap::new();
+        headers.append(ACCEPT, HeaderValue::from_static(USUAL));
+        assert_eq!(accepts(&headers), read(&headers));
+        headers.append(ACCEPT, HeaderValue::from_static("application/json;q=0"));
+        assert!(accepts(&headers) == read(&headers) && accepts(&headers) != Accepts::ANY);
+    }
 }
