@@ -27,8 +27,7 @@ use vestibule_middleware::quota::LocalQuotas;
 use vestibule_registry::{Checked, checked};
 use vestibule_router::Router;
 use vestibule_session::{Identity, SessionRooms, SessionService, Supervisor};
-use vestibule_store::{Caps, Lifetimes, MemorySessions, Sealer, Sessions};
-use vestibule_streamlog::{MemoryLog, StreamLog};
+use vestibule_store::Caps;
 use vestibule_terms::Clock;
 use vestibule_terms::clock::SystemClock;
 use vestibule_upstream::{GatewayIdentity, Targets, Upstreams};
@@ -37,6 +36,7 @@ use crate::admission::Admissions;
 use crate::config;
 use crate::pipeline::{self, Before, Front};
 use crate::shutdown::Stop;
+use crate::state::State;
 use crate::toll;
 
 /// The name of this implementation, towards clients and upstreams.
@@ -76,6 +76,7 @@ struct Fixed {
     max_body: usize,
     admin: SocketAddr,
     telemetry: Option<SocketAddr>,
+    store: checked::Store,
     sealing: Vec<String>,
     proxies: checked::Proxies,
     limits: checked::Limits,
@@ -89,6 +90,7 @@ impl Fixed {
             max_body: checked.listen.max_body,
             admin: checked.admin.address,
             telemetry: checked.telemetry.address,
+            store: checked.store.clone(),
             sealing: checked
                 .sealing
                 .keys
@@ -110,6 +112,7 @@ impl Fixed {
             (self.limits != new.limits, "limits.address"),
             (self.admin != new.admin, "admin.address"),
             (self.telemetry != new.telemetry, "telemetry.address"),
+            (self.store != new.store, "store"),
             (self.sealing != new.sealing, "sealing.keys"),
         ]
         .into_iter()
@@ -150,16 +153,6 @@ impl Egress {
     }
 }
 
-fn sessions(clock: &Arc<dyn Clock>) -> Arc<dyn Sessions> {
-    let lifetimes = Lifetimes::default();
-    Arc::new(MemorySessions::new(lifetimes, Arc::clone(clock)))
-}
-
-fn stream_log(sealer: &Sealer) -> Arc<dyn StreamLog> {
-    let limits = vestibule_streamlog::Limits::default();
-    Arc::new(MemoryLog::new(sealer.clone(), limits))
-}
-
 /// What the layers before the session work with.
 fn before(
     checked: &Checked,
@@ -193,7 +186,9 @@ impl App {
     pub fn build(checked: &Checked) -> anyhow::Result<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), commit());
-        let sealer = Sealer::new(config::keyring(&checked.sealing)?);
+        let readiness = Readiness::default();
+        let state = State::open(checked, &clock, &metrics, &readiness)?;
+        let sealer = state.sealer;
         let Egress {
             targets,
             client,
@@ -217,8 +212,8 @@ impl App {
         let admissions = Admissions::new(&plans, &keys, &clock);
         let quotas = LocalQuotas::default();
         let rooms = SessionRooms {
-            sessions: sessions(&clock),
-            log: stream_log(&sealer),
+            sessions: state.sessions,
+            log: state.log,
             sealer,
             metrics: metrics.clone(),
             identity: Identity::new(NAME, env!("CARGO_PKG_VERSION"), Some("Vestibule")),
@@ -227,15 +222,12 @@ impl App {
             admission: admissions.question(),
             toll: toll::of(&quotas, &plans, &metrics),
         };
-        metrics.store_up(true);
         let session = SessionService::new(interact, back, rooms);
         let supervisor = session.supervisor();
 
         let before = before(checked, &metrics, &plans, &keys, quotas, clock);
         let front = pipeline::build(&before, Admitted::new(session));
-        let readiness = Readiness::default();
         readiness.configuration_applied();
-        readiness.store_reached();
         Ok(Self {
             metrics,
             plans,

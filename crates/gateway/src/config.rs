@@ -16,21 +16,30 @@ use vestibule_registry::checked::{
     self, Checked, Credential, Destination, Reach, Sealing, TenantAuth, TenantChecked,
     UpstreamChecked,
 };
-use vestibule_store::Keyring;
+use vestibule_store::{Fsync, Keyring};
 use vestibule_terms::Secret;
 use vestibule_upstream::{EraChoice, Target, Targets, Timeouts};
 
-/// The keyring of `sealing.keys`; without any, a random key that lives as long as the process.
-pub fn keyring(sealing: &Sealing) -> anyhow::Result<Keyring> {
+/// The keyring of `sealing.keys`, if there are any.
+pub fn keyring(sealing: &Sealing) -> anyhow::Result<Option<Keyring>> {
     if sealing.keys.is_empty() {
-        return Ok(Keyring::generate());
+        return Ok(None);
     }
     let keys = sealing
         .keys
         .iter()
         .map(|key| (key.id.clone(), Secret::new(key.secret.expose().to_vec())))
         .collect();
-    Keyring::new(keys).context("sealing.keys")
+    Keyring::new(keys).context("sealing.keys").map(Some)
+}
+
+/// When the disk is forced to keep what it was given.
+pub fn fsync(fsync: checked::Fsync) -> Fsync {
+    match fsync {
+        checked::Fsync::Always => Fsync::Always,
+        checked::Fsync::Interval => Fsync::Interval,
+        checked::Fsync::Never => Fsync::Never,
+    }
 }
 
 /// What each tenant accepts as a credential.

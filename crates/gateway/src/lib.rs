@@ -18,4 +18,5 @@ pub mod logs;
 pub mod pipeline;
 pub mod reload;
 pub mod shutdown;
+mod state;
 mod toll;

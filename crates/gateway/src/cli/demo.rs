@@ -32,7 +32,7 @@ const TIMING: Timing = Timing {
 /// Runs the demo; true when the transcript was as expected.
 pub(super) fn run(arguments: &DemoArguments) -> anyhow::Result<bool> {
     // what the demo has to say it prints; the log speaks of what goes wrong
-    logs::start(LogFormat::Text, "warn");
+    let _logs = logs::start(LogFormat::Text, "warn");
     super::runtime()?.block_on(demo(arguments))
 }
 

@@ -27,7 +27,7 @@ pub(super) fn run(path: &Path) -> anyhow::Result<bool> {
             );
         }
     };
-    logs::start(checked.telemetry.log, "info");
+    let _logs = logs::start(checked.telemetry.log, "info");
     super::runtime()?.block_on(serve(path, applied, &checked))
 }
 
