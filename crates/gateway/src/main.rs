@@ -5,9 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use vestibule::cli::{self, Arguments};
 
-#[cfg(feature = "mimalloc")]
+// ADR 9: its own thread gives memory back when nobody allocates any more
+#[cfg(feature = "jemalloc")]
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
 fn main() -> ExitCode {
     cli::run(Arguments::parse())
