@@ -14,7 +14,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::pki_types::CertificateDer;
 
 use crate::body::EgressBody;
-use crate::connect::Connector;
+use crate::connect::{Connector, within};
 use crate::error::EgressError;
 use crate::filter::Policy;
 use crate::plain::Plain;
@@ -144,13 +144,21 @@ impl Client {
     /// Sends `request`, whose URI is absolute, and returns the head of the answer with its body
     /// still to be read. Headers go out as they are; only `Host` is added where it is missing.
     ///
+    /// A connection that has to be made first must stand within `connect`, or within
+    /// [`Options::connect_timeout`] where that is shorter.
+    ///
     /// Dropping the future, or the body before its end, gives the request up: HTTP/2 resets the
     /// stream, HTTP/1.1 closes the connection (SSE-11). No redirect is followed, nothing is
     /// repeated, and only connecting has a timeout.
     pub async fn request(
         &self,
         request: Request<Body>,
+        connect: Duration,
     ) -> Result<Response<EgressBody>, EgressError> {
+        within(connect, self.send(request)).await
+    }
+
+    async fn send(&self, request: Request<Body>) -> Result<Response<EgressBody>, EgressError> {
         let uri = request.uri();
         if uri.scheme().is_none() || uri.host().is_none() {
             return Err(EgressError::Malformed(

@@ -72,6 +72,17 @@ fn tcp_failure(error: &(dyn std::error::Error + 'static)) -> ConnectFailure {
     ConnectFailure::Connect(io::Error::new(kind, text))
 }
 
+tokio::task_local! {
+    /// How long whoever asks waits for a connection. The pools between him and the connector hand on
+    /// an address and nothing else, but they call the connector while he is polled.
+    static PATIENCE: Duration;
+}
+
+/// Runs `asking`; a connection that it makes must stand within `patience`.
+pub(crate) fn within<F: Future>(patience: Duration, asking: F) -> impl Future<Output = F::Output> {
+    PATIENCE.scope(patience, asking)
+}
+
 /// TCP, then TLS where the scheme asks for it, within the timeout.
 #[derive(Debug, Clone)]
 pub(crate) struct Connector {
@@ -113,7 +124,8 @@ impl Service<Uri> for Connector {
 
     fn call(&mut self, target: Uri) -> Self::Future {
         let connecting = self.https.call(target);
-        let timeout = self.timeout;
+        let patience = PATIENCE.try_with(|patience| *patience);
+        let timeout = patience.map_or(self.timeout, |patience| patience.min(self.timeout));
         Box::pin(async move {
             match tokio::time::timeout(timeout, connecting).await {
                 Ok(connected) => connected.map_err(failure),

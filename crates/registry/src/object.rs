@@ -395,7 +395,7 @@ pub const UPSTREAM_AUTH: &[Key] = &[
 
 /// `tenants.<t>.upstreams.<u>.timeouts`.
 pub const TIMEOUTS: &[Key] = &[
-    key("connect", "5s", "Until the connection stands."),
+    key("connect", "5s", "Until the connection stands; 10s at most."),
     key(
         "idle",
         "60s",

@@ -48,8 +48,7 @@ pub enum EraChoice {
 /// How long an upstream may take.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Timeouts {
-    /// Until a connection stands. The egress client has one limit for all of its targets; this is
-    /// the place of a target's own.
+    /// Until a connection stands.
     pub connect: Duration,
     /// Longest silence of a call.
     pub idle: Duration,

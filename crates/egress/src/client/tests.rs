@@ -84,6 +84,9 @@ fn rules(private: &[&str], http: &[&str]) -> Policy {
     .unwrap()
 }
 
+/// Longer than any connection of these tests takes.
+const SOON: Duration = Duration::from_secs(60);
+
 /// Cases 133 and 135: what goes out is what the caller wrote, plus the host and the framing.
 #[tokio::test]
 async fn case_133_case_135_headers_leave_as_they_were_given() {
@@ -101,7 +104,7 @@ async fn case_133_case_135_headers_leave_as_they_were_given() {
         "accept",
         "application/json, text/event-stream".parse().unwrap(),
     );
-    let response = open(address).request(request).await.unwrap();
+    let response = open(address).request(request, SOON).await.unwrap();
     assert_eq!(response.status(), StatusCode::OK);
     let seen = server.await.unwrap();
     let mut lines: Vec<&str> = seen.lines().collect();
@@ -128,7 +131,7 @@ async fn t54_a_refused_target_is_never_connected_to() {
     let client = Client::new(Arc::default(), &Options::default());
     for (scheme, rule) in [("https", Rule::Loopback), ("http", Rule::Http)] {
         let error = client
-            .request(post(format!("{scheme}://{address}/")))
+            .request(post(format!("{scheme}://{address}/")), SOON)
             .await
             .unwrap_err();
         assert!(
@@ -153,7 +156,10 @@ async fn t55_a_name_that_resolves_to_loopback_is_denied() {
     let (_listener, address) = bind().await;
     let client = with_lookup(Policy::default(), fixed(&["127.0.0.1"]));
     let error = client
-        .request(post(format!("https://rebind.example:{}/", address.port())))
+        .request(
+            post(format!("https://rebind.example:{}/", address.port())),
+            SOON,
+        )
         .await
         .unwrap_err();
     assert!(
@@ -181,7 +187,7 @@ async fn t55_the_connection_goes_to_the_very_address_that_passed() {
         stream.write_all(EMPTY).await.unwrap();
     });
     let uri = format!("http://up.example:{port}/mcp");
-    assert_eq!(client.request(post(uri)).await.unwrap().status(), 200);
+    assert_eq!(client.request(post(uri), SOON).await.unwrap().status(), 200);
     server.await.unwrap();
     assert_eq!(lookup.1.load(Ordering::SeqCst), 1);
 }
@@ -191,7 +197,7 @@ async fn a_refused_connection_was_provably_not_sent() {
     let (listener, address) = bind().await;
     drop(listener);
     let error = open(address)
-        .request(post(format!("http://{address}/")))
+        .request(post(format!("http://{address}/")), SOON)
         .await
         .unwrap_err();
     let EgressError::Connect(cause) = &error else {
@@ -215,14 +221,16 @@ impl Lookup for Silent {
 
 #[tokio::test(start_paused = true)]
 async fn connecting_ends_at_its_timeout_whatever_part_is_slow() {
-    let client = with_lookup(Policy::default(), Arc::new(Silent));
-    let start = tokio::time::Instant::now();
-    let error = client
-        .request(post("https://slow.example/".to_owned()))
-        .await
-        .unwrap_err();
-    assert!(matches!(error, EgressError::Timeout), "{error:?}");
-    assert_eq!(start.elapsed().as_secs(), 10);
+    let client = with_lookup(rules(&[], &["slow.example"]), Arc::new(Silent));
+    for scheme in ["http", "https"] {
+        for (patience, ends) in [(SOON, 10), (Duration::from_secs(3), 3)] {
+            let start = tokio::time::Instant::now();
+            let request = post(format!("{scheme}://slow.example/"));
+            let error = client.request(request, patience).await.unwrap_err();
+            assert!(matches!(error, EgressError::Timeout), "{error:?}");
+            assert_eq!(start.elapsed().as_secs(), ends, "{scheme} {patience:?}");
+        }
+    }
 }
 
 /// SSE-13: a kept connection that breaks under a POST is reported, never silently repeated.
@@ -239,8 +247,8 @@ async fn sse_13_a_post_on_a_reset_connection_is_not_repeated() {
         (listener, second)
     });
     let uri = format!("http://{address}/mcp");
-    client.request(post(uri.clone())).await.unwrap();
-    let error = client.request(post(uri)).await.unwrap_err();
+    client.request(post(uri.clone()), SOON).await.unwrap();
+    let error = client.request(post(uri), SOON).await.unwrap_err();
     assert!(error.may_have_been_sent(), "{error:?}");
     let (listener, second) = server.await.unwrap();
     assert!(second.is_some(), "the connection was kept");
@@ -265,7 +273,7 @@ async fn a_connection_that_ended_at_rest_is_not_used_again() {
             stream
         };
         let asked = async {
-            client.request(post(uri.clone())).await.unwrap();
+            client.request(post(uri.clone()), SOON).await.unwrap();
         };
         tokio::join!(served, asked)
     };
@@ -278,9 +286,9 @@ async fn a_connection_that_ended_at_rest_is_not_used_again() {
         seen
     });
     // the end of the first connection may still be on its way
-    let mut answered = client.request(post(uri.clone())).await;
+    let mut answered = client.request(post(uri.clone()), SOON).await;
     if answered.is_err() {
-        answered = client.request(post(uri)).await;
+        answered = client.request(post(uri), SOON).await;
     }
     assert_eq!(answered.unwrap().status(), StatusCode::OK);
     assert!(server.await.unwrap().is_some());
@@ -308,7 +316,9 @@ async fn a_connection_is_used_again_and_closed_when_it_is_idle() {
         read_request(&mut stream).await
     });
     for _ in 0..2 {
-        let answer = client.request(post(format!("http://{address}/"))).await;
+        let answer = client
+            .request(post(format!("http://{address}/")), SOON)
+            .await;
         let body = answer.unwrap().into_body().collect().await.unwrap();
         assert_eq!(body.to_bytes(), "hi");
     }
@@ -332,7 +342,7 @@ async fn sse_11_dropping_a_body_closes_the_connection() {
         read_request(&mut stream).await
     });
     let response = client
-        .request(post(format!("http://{address}/")))
+        .request(post(format!("http://{address}/")), SOON)
         .await
         .unwrap();
     let mut body = response.into_body();
@@ -353,7 +363,7 @@ async fn sse_11_dropping_a_request_closes_the_connection() {
         arrived.send(()).unwrap();
         read_request(&mut stream).await
     });
-    let waiting = client.request(post(format!("http://{address}/")));
+    let waiting = client.request(post(format!("http://{address}/")), SOON);
     tokio::select! {
         _ = waiting => panic!("there is no answer"),
         _ = at_server => {}
@@ -373,7 +383,7 @@ async fn t56_redirects_come_back_unfollowed() {
         stream.write_all(head).await.unwrap();
     });
     let response = client
-        .request(post(format!("http://{address}/mcp")))
+        .request(post(format!("http://{address}/mcp")), SOON)
         .await
         .unwrap();
     assert_eq!(response.status(), 307);
@@ -383,7 +393,10 @@ async fn t56_redirects_come_back_unfollowed() {
 #[tokio::test]
 async fn a_request_without_an_origin_is_malformed() {
     let client = Client::new(Arc::default(), &Options::default());
-    let error = client.request(post("/mcp".to_owned())).await.unwrap_err();
+    let error = client
+        .request(post("/mcp".to_owned()), SOON)
+        .await
+        .unwrap_err();
     assert!(matches!(error, EgressError::Malformed(_)));
 }
 
@@ -448,7 +461,7 @@ async fn alpn_chooses_the_version_of_http() {
         let uri = format!("https://up.example:{}/mcp", server.address.port());
         let client = tls_client(vec![server.root]);
         for _ in 0..2 {
-            let response = client.request(post(uri.clone())).await.unwrap();
+            let response = client.request(post(uri.clone()), SOON).await.unwrap();
             assert_eq!(response.version(), version);
             let body = response.into_body().collect().await.unwrap().to_bytes();
             assert_eq!(body, format!("{version:?}"));
@@ -460,7 +473,10 @@ async fn alpn_chooses_the_version_of_http() {
 async fn a_certificate_nobody_vouches_for_is_a_tls_error() {
     let server = tls_server(b"http/1.1").await;
     let uri = format!("https://up.example:{}/mcp", server.address.port());
-    let error = tls_client(Vec::new()).request(post(uri)).await.unwrap_err();
+    let error = tls_client(Vec::new())
+        .request(post(uri), SOON)
+        .await
+        .unwrap_err();
     assert!(matches!(error, EgressError::Tls(_)), "{error:?}");
     assert!(error.to_string().contains("certificate"), "{error}");
     assert!(!error.may_have_been_sent());

@@ -203,7 +203,7 @@ impl Caller {
     }
 
     async fn exchange(&self, request: Request<Body>) -> anyhow::Result<(HeaderMap, Value)> {
-        let response = self.client.request(request).await?;
+        let response = self.client.request(request, PATIENCE).await?;
         let (head, body) = response.into_parts();
         let bytes = FrameBody::new(Body::new(body), ANSWER).read().await?;
         if bytes.is_empty() {

@@ -29,6 +29,7 @@ const REFUSAL_PATIENCE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Wire {
     client: Client,
+    connect: Duration,
     url: Uri,
     headers: HeaderMap,
     max_response: usize,
@@ -89,6 +90,7 @@ impl Wire {
         let url = url.as_str().parse().ok()?;
         Some(Self {
             client,
+            connect: target.timeouts.connect,
             url,
             headers,
             max_response: target.max_response,
@@ -198,7 +200,11 @@ impl Wire {
         for (name, value) in &self.headers {
             all.append(name.clone(), value.clone());
         }
-        Ok(self.client.request(request).await?.map(Body::new))
+        Ok(self
+            .client
+            .request(request, self.connect)
+            .await?
+            .map(Body::new))
     }
 }
 
