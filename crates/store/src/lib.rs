@@ -30,6 +30,7 @@ mod sessions;
 #[cfg(test)]
 mod suite;
 mod table;
+mod tables;
 
 use std::pin::Pin;
 

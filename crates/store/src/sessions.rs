@@ -188,6 +188,11 @@ pub trait Sessions: Debug + Send + Sync + 'static {
     fn list<'a>(&'a self, tenant: &'a TenantId, max: usize) -> Pending<'a, Vec<Stored>>;
 }
 
+/// What is done when the call returns; the future only carries the result.
+pub(crate) fn done<'a, T: Send + 'a>(result: Result<T, StoreError>) -> Pending<'a, T> {
+    Box::pin(std::future::ready(result))
+}
+
 /// Changes a session's state, again and again until nobody else was faster, and returns what
 /// `change` returned the last time. `None` when there is no such session.
 pub async fn modify<T: Send>(

@@ -10,18 +10,17 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::future::ready;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use dashmap::DashMap;
 use tokio::time::Instant;
 use vestibule_terms::{Clock, TenantId};
 
 use super::change::{Change, Contents, Space};
 use super::record;
 use super::{Disk, Source};
-use crate::table::{Now, Table};
+use crate::sessions::done;
+use crate::tables::Tables;
 use crate::{
     Caps, Created, Ended, Lifetimes, Opening, Pending, SessionKey, Sessions, State, Stored, Update,
 };
@@ -35,9 +34,7 @@ const QUESTIONS_SKIPPED: u64 = 1 << 20;
 
 /// The on-disk [`Sessions`].
 pub struct EmbeddedSessions {
-    tenants: DashMap<TenantId, Table>,
-    lifetimes: Lifetimes,
-    clock: Arc<dyn Clock>,
+    tables: Tables,
     disk: Arc<Disk>,
     noted: Mutex<Instant>,
 }
@@ -51,9 +48,7 @@ impl EmbeddedSessions {
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         let sessions = Arc::new(Self {
-            tenants: DashMap::new(),
-            lifetimes,
-            clock,
+            tables: Tables::new(lifetimes, clock),
             disk: Arc::clone(disk),
             noted: Mutex::new(Instant::now()),
         });
@@ -65,7 +60,7 @@ impl EmbeddedSessions {
 
     /// Every session, also one whose time is over and that nobody has swept yet.
     pub fn all(&self) -> Vec<Stored> {
-        let tables = self.tenants.iter();
+        let tables = self.tables.tenants.iter();
         tables.flat_map(|table| table.all()).collect()
     }
 
@@ -87,22 +82,9 @@ impl EmbeddedSessions {
             tenants.entry(tenant).or_default().push(stored);
         }
         for (tenant, stored) in tenants {
-            let mut table = self.tenants.entry(tenant).or_default();
-            table.restore(stored, self.now());
+            let mut table = self.tables.tenants.entry(tenant).or_default();
+            table.restore(stored, self.tables.now());
         }
-    }
-
-    fn now(&self) -> Now {
-        Now {
-            instant: Instant::now(),
-            unix_millis: self.clock.unix_millis(),
-        }
-    }
-
-    fn with<T>(&self, key: &SessionKey, act: impl FnOnce(&mut Table) -> Option<T>) -> Option<T> {
-        self.tenants
-            .get_mut(key.tenant())
-            .and_then(|mut table| act(&mut table))
     }
 
     /// Writes down when sessions were last used, if it is time to.
@@ -113,19 +95,14 @@ impl EmbeddedSessions {
         }
         *noted = Instant::now();
         drop(noted);
-        for mut table in self.tenants.iter_mut() {
-            let seen = table.take_seen(self.clock.unix_millis());
+        for mut table in self.tables.tenants.iter_mut() {
+            let seen = table.take_seen(self.tables.clock.unix_millis());
             let changes: Vec<Change> = seen.iter().map(record::seen).collect();
             if !changes.is_empty() {
                 self.disk.submit(changes);
             }
         }
     }
-}
-
-/// Everything here is done when the call returns; the future only carries the result.
-fn done<'a, T: Send + 'a>(value: T) -> Pending<'a, T> {
-    Box::pin(ready(Ok(value)))
 }
 
 fn removed(ended: &[Ended]) -> Vec<Change> {
@@ -137,25 +114,19 @@ fn removed(ended: &[Ended]) -> Vec<Change> {
 
 impl Sessions for EmbeddedSessions {
     fn create(&self, key: SessionKey, opening: Opening, caps: Caps) -> Pending<'_, Created> {
-        let mut table = self.tenants.entry(key.tenant().clone()).or_default();
-        let created = table
-            .create(key, opening, caps, self.now())
-            .map(|(session, evicted)| Created { session, evicted });
-        if let Ok(created) = &created {
+        done(self.tables.create(key, opening, caps, |created| {
             let mut changes = removed(&created.evicted);
             changes.extend(record::created(&created.session));
             self.disk.submit(changes);
-        }
-        Box::pin(ready(created))
+        }))
     }
 
     fn get<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Stored>> {
-        let table = self.tenants.get(key.tenant());
-        done(table.and_then(|table| table.get(key, &self.lifetimes, Instant::now())))
+        done(Ok(self.tables.get(key)))
     }
 
     fn touch<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Stored>> {
-        done(self.with(key, |table| table.touch(key, &self.lifetimes, self.now())))
+        done(Ok(self.tables.touch(key)))
     }
 
     fn update<'a>(
@@ -164,16 +135,12 @@ impl Sessions for EmbeddedSessions {
         version: u64,
         state: State,
     ) -> Pending<'a, Update> {
-        let live = (&self.lifetimes, Instant::now());
-        let changed = self.with(key, |table| {
-            let update = table.update(key, version, state, live);
-            let mark = match &update {
-                Update::Done(stored) => self.disk.submit(vec![record::session(stored)]),
-                Update::Conflict(_) | Update::Gone => 0,
-            };
-            Some((update, mark))
+        let mut mark = 0;
+        let update = self.tables.update(key, version, state, |update| {
+            if let Update::Done(stored) = update {
+                mark = self.disk.submit(vec![record::session(stored)]);
+            }
         });
-        let (update, mark) = changed.unwrap_or((Update::Gone, 0));
         Box::pin(async move {
             self.disk.settle(mark).await;
             Ok(update)
@@ -181,54 +148,33 @@ impl Sessions for EmbeddedSessions {
     }
 
     fn stream_opened<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Stored>> {
-        done(self.with(key, |table| {
-            table.stream_opened(key, &self.lifetimes, self.now())
-        }))
+        done(Ok(self.tables.stream_opened(key)))
     }
 
     fn stream_closed(&self, key: &SessionKey) {
-        self.with(key, |table| {
-            table.stream_closed(key, self.now());
-            Some(())
-        });
+        self.tables.stream_closed(key);
     }
 
     fn end<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Ended>> {
-        done(self.with(key, |table| {
-            let ended = table.end(key, &self.lifetimes, Instant::now())?;
+        done(Ok(self.tables.end(key, |_| {
             self.disk.submit(record::removed(key).into());
-            Some(ended)
-        }))
+        })))
     }
 
     fn sweep(&self) -> Pending<'_, Vec<Ended>> {
-        let now = Instant::now();
-        let mut ended = Vec::new();
-        self.tenants.retain(|_, table| {
-            let over = table.sweep(&self.lifetimes, now);
-            if !over.is_empty() {
-                self.disk.submit(removed(&over));
-            }
-            ended.extend(over);
-            !table.is_empty()
+        let ended = self.tables.sweep(|over| {
+            self.disk.submit(removed(over));
         });
         self.note_seen();
-        done(ended)
+        done(Ok(ended))
     }
 
     fn count<'a>(&'a self, tenant: &'a TenantId, principal: Option<&'a str>) -> Pending<'a, usize> {
-        done(
-            self.tenants
-                .get(tenant)
-                .map_or(0, |table| table.count(principal)),
-        )
+        done(Ok(self.tables.count(tenant, principal)))
     }
 
     fn list<'a>(&'a self, tenant: &'a TenantId, max: usize) -> Pending<'a, Vec<Stored>> {
-        let table = self.tenants.get(tenant);
-        done(table.map_or(vec![], |table| {
-            table.list(max, &self.lifetimes, Instant::now())
-        }))
+        done(Ok(self.tables.list(tenant, max)))
     }
 }
 
@@ -243,8 +189,7 @@ impl Source for EmbeddedSessions {
 impl fmt::Debug for EmbeddedSessions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("EmbeddedSessions")
-            .field("tenants", &self.tenants.len())
-            .field("lifetimes", &self.lifetimes)
+            .field("tables", &self.tables)
             .finish_non_exhaustive()
     }
 }

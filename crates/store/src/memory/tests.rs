@@ -57,7 +57,7 @@ async fn history(steps: Vec<(u8, u8, u8)>) -> Result<(), proptest::test_runner::
             "every session ends once and is handed out once"
         );
         prop_assert!(live <= caps.per_tenant);
-        if let Some(table) = sessions.tenants.get(&tenant) {
+        if let Some(table) = sessions.0.tenants.get(&tenant) {
             table.check_invariants();
         }
     }
@@ -98,5 +98,5 @@ async fn case_63_abandoned_sessions_are_bounded_and_all_handed_out() {
     tokio::time::advance(Duration::from_secs(24 * 60 * 60)).await;
     handed_out += sessions.sweep().await.unwrap().len();
     assert_eq!(handed_out, 20_000);
-    assert!(sessions.tenants.is_empty());
+    assert!(sessions.0.tenants.is_empty());
 }
