@@ -74,6 +74,32 @@ struct Stream {
 }
 
 impl Stream {
+    /// A stream that nobody reads yet and that has not ended.
+    fn new(
+        epoch: u32,
+        requests: Vec<Bytes>,
+        ring: Ring,
+        saved: journal::Saved,
+        active: Instant,
+    ) -> Self {
+        Self {
+            epoch,
+            requests,
+            ring,
+            ended: None,
+            abandoned: false,
+            active,
+            slot: None,
+            leaving: Vec::new(),
+            delivered: 0,
+            wake: Arc::new(Notify::new()),
+            charged: 0,
+            place: None,
+            end_written: 0,
+            saved,
+        }
+    }
+
     /// Its reader, unless that has been told to stop.
     fn reader(&self) -> Option<&Slot> {
         self.slot.as_ref().filter(|slot| slot.stop.is_none())
@@ -301,22 +327,7 @@ impl SessionLog {
             Some(journal) => (ring.on_disk(), journal.begin(key_id)),
             None => (ring, journal::Saved::default()),
         };
-        let stream = Stream {
-            epoch,
-            requests,
-            ring,
-            ended: None,
-            abandoned: false,
-            active: at.now,
-            slot: None,
-            leaving: Vec::new(),
-            delivered: 0,
-            wake: Arc::new(Notify::new()),
-            charged: 0,
-            place: None,
-            end_written: 0,
-            saved,
-        };
+        let stream = Stream::new(epoch, requests, ring, saved, at.now);
         let start = position(id, epoch, 0, stream.ring.top_chain());
         self.streams.insert(id, stream);
         self.note_stream(id);

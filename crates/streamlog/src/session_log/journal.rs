@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
 use tokio::time::Instant;
 
 use super::{Moment, SessionLog, Stream, next_number};
@@ -197,27 +196,17 @@ impl SessionLog {
             ring,
         } = restored;
         let id = header.id;
+        let saved = Saved {
+            number,
+            key_id: header.key_id,
+            first: ring.first(),
+            top: ring.top(),
+            header: Some((header.ended.is_some(), ring.is_cleared())),
+        };
         let stream = Stream {
-            epoch: header.epoch,
-            requests: header.requests,
             abandoned: header.ended.is_none() && !id.is_standalone(),
             ended: header.ended,
-            active: at.now,
-            slot: None,
-            leaving: Vec::new(),
-            delivered: 0,
-            wake: Arc::new(Notify::new()),
-            charged: 0,
-            place: None,
-            end_written: 0,
-            saved: Saved {
-                number,
-                key_id: header.key_id,
-                first: ring.first(),
-                top: ring.top(),
-                header: Some((header.ended.is_some(), ring.is_cleared())),
-            },
-            ring,
+            ..Stream::new(header.epoch, header.requests, ring, saved, at.now)
         };
         self.streams.insert(id, stream);
         self.settle(id);
