@@ -15,4 +15,13 @@ pub enum StoreError {
     /// A session of that id exists already.
     #[error("a session of this id exists")]
     Exists,
+    /// The session has as many belongings, or as many bytes of them, as it may have.
+    #[error("the session has no room for another {0}")]
+    NoRoom(&'static str),
+    /// The store answered that it will not do this, now or later: a mistake of ours.
+    #[error("the store refuses {0}")]
+    Refused(String),
+    /// The URL of the store, which is not repeated, since it holds the password.
+    #[error("the URL of the store {0}")]
+    Url(&'static str),
 }

@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use vestibule_terms::{Clock, TenantId};
 
+use crate::belongings::Belongings;
 use crate::sessions::done;
 use crate::tables::Tables;
 use crate::{
-    Caps, Created, Ended, Lifetimes, Opening, Pending, SessionKey, Sessions, State, Stored, Update,
+    Caps, Created, Ended, Kept, Kind, Lifetimes, Opening, Pending, SessionKey, Sessions, State,
+    Stored, Update,
 };
 
 /// The in-memory [`Sessions`].
@@ -49,6 +52,48 @@ impl Sessions for MemorySessions {
 
     fn stream_closed(&self, key: &SessionKey) {
         self.0.stream_closed(key);
+    }
+
+    fn keep<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+        record: Bytes,
+    ) -> Pending<'a, Option<Kept>> {
+        let kept = self.0.belongings(key, |all| all.keep(kind, name, record));
+        done(kept.transpose())
+    }
+
+    fn kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+    ) -> Pending<'a, Option<Bytes>> {
+        let found = self.0.belongings(key, |all| all.get(kind, name));
+        done(Ok(found.flatten()))
+    }
+
+    fn all_kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+    ) -> Pending<'a, Vec<(String, Bytes)>> {
+        let found = self.0.belongings(key, |all| all.of_kind(kind));
+        done(Ok(found.unwrap_or_default()))
+    }
+
+    fn swap_kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+        expected: &'a [u8],
+        record: Option<Bytes>,
+    ) -> Pending<'a, bool> {
+        let swap = |all: &mut Belongings| all.swap(kind, name, expected, record);
+        done(self.0.belongings(key, swap).unwrap_or(Ok(false)))
     }
 
     fn end<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Ended>> {

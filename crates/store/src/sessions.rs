@@ -12,7 +12,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use vestibule_terms::{Revision, ServerId, TenantId};
 
-use crate::{Pending, SessionKey, StoreError};
+use crate::{Belonging, Kept, Kind, Pending, SessionKey, StoreError};
 
 /// What the handshake settled, once and for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -128,6 +128,8 @@ pub struct Ended {
     pub session: Stored,
     /// Why it ended.
     pub reason: EndReason,
+    /// What was kept for it.
+    pub belongings: Vec<Belonging>,
 }
 
 /// A session has been created.
@@ -173,6 +175,39 @@ pub trait Sessions: Debug + Send + Sync + 'static {
     /// Counts a stream that has closed. Never waits, because connections end in `drop`; an
     /// implementation over a network queues it.
     fn stream_closed(&self, key: &SessionKey);
+
+    /// Keeps a small record that belongs to the session and ends with it, unless there is one of
+    /// that kind and name: what is there now. A session has at most 256 of them, together 256 KiB.
+    fn keep<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+        record: Bytes,
+    ) -> Pending<'a, Option<Kept>>;
+
+    /// The record of that kind and name.
+    fn kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+    ) -> Pending<'a, Option<Bytes>>;
+
+    /// The names and records of that kind, ordered by name; none where there is no such session.
+    fn all_kept<'a>(&'a self, key: &'a SessionKey, kind: Kind)
+    -> Pending<'a, Vec<(String, Bytes)>>;
+
+    /// Replaces `expected` by `record`, `None` removes it; `false` when something else is there, or
+    /// nothing.
+    fn swap_kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+        expected: &'a [u8],
+        record: Option<Bytes>,
+    ) -> Pending<'a, bool>;
 
     /// Ends the session. `None` where there was none, or another call has ended it already.
     fn end<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Ended>>;

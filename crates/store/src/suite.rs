@@ -8,18 +8,42 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::advance;
 use vestibule_terms::clock::ManualClock;
-use vestibule_terms::{Revision, ServerId, SessionId, TenantId};
+use vestibule_terms::{Clock, Revision, ServerId, SessionId, TenantId};
 
 use crate::{
-    Caps, EndReason, Ended, Lifetimes, OpenStream, Opening, SessionKey, Sessions, State,
-    StoreError, Update, modify,
+    Belonging, Caps, EndReason, Ended, Kept, Kind, Lifetimes, OpenStream, Opening, SessionKey,
+    Sessions, State, StoreError, Update, modify,
 };
 
+/// Long enough for a store that several share to know the order of two uses.
+const MINUTE: Duration = Duration::from_secs(60);
 const HOUR: Duration = Duration::from_secs(3600);
 const DAY: Duration = Duration::from_secs(24 * 3600);
 
 macro_rules! tests {
-    ($make:path: $($name:ident),* $(,)?) => {
+    // All of them in one test, one after the other; `$between` empties what is behind the stores.
+    (@ all $make:ident, $between:ident: $($name:ident),* $(,)?) => {
+        $(
+            $between();
+            let clock = Arc::new(vestibule_terms::clock::ManualClock::at(1_000));
+            let make = |lifetimes| $make(lifetimes, Arc::clone(&clock) as Arc<dyn Clock>);
+            crate::suite::$name(&make, &clock).await;
+        )*
+    };
+    // On a server that may not be there; `$make` says how stores are made on it.
+    (@ server: $server:expr, $make:path: $($name:ident),* $(,)?) => {
+        $(
+            #[tokio::test(start_paused = true)]
+            async fn $name() {
+                let Some(server) = $server else { return };
+                let clock = Arc::new(vestibule_terms::clock::ManualClock::at(1_000));
+                let make = $make(&server);
+                let make = |lifetimes| make(lifetimes, Arc::clone(&clock) as Arc<dyn Clock>);
+                crate::suite::$name(&make, &clock).await;
+            }
+        )*
+    };
+    (@ $make:path: $($name:ident),* $(,)?) => {
         $(
             #[tokio::test(start_paused = true)]
             async fn $name() {
@@ -29,8 +53,8 @@ macro_rules! tests {
             }
         )*
     };
-    ($make:path) => {
-        crate::suite::tests!($make:
+    ($($how:tt)*) => {
+        crate::suite::tests!(@ $($how)*:
             ses_02_a_session_is_found_by_its_owner_alone,
             ses_03_the_idle_limit_slides_and_stands_still_while_a_stream_is_open,
             ses_03_an_ended_session_is_gone_and_handed_out_once,
@@ -42,6 +66,10 @@ macro_rules! tests {
             concurrent_changes_are_all_kept,
             an_id_cannot_be_created_twice,
             a_cap_of_zero_lets_none_in,
+            what_is_kept_belongs_to_its_session_alone,
+            what_is_kept_changes_by_compare_and_swap,
+            what_is_kept_is_bounded,
+            what_is_kept_ends_with_its_session_and_is_handed_out,
         );
     };
 }
@@ -61,6 +89,12 @@ pub(crate) fn opening() -> Opening {
         client_info: Bytes::from_static(br#"{"name":"c","version":"1"}"#),
         created: 1_000,
     }
+}
+
+/// Time passes, on both clocks.
+async fn pass(clock: &ManualClock, time: Duration) {
+    advance(time).await;
+    clock.advance(u64::try_from(time.as_millis()).unwrap());
 }
 
 fn key(tenant_name: &str, principal: &str, id: &str) -> SessionKey {
@@ -125,21 +159,18 @@ pub(crate) async fn ses_03_the_idle_limit_slides_and_stands_still_while_a_stream
     let sessions = make(Lifetimes::default());
     let mine = key("acme", "alice", "s");
     open(&sessions, &mine).await;
-    advance(DAY - HOUR).await;
-    clock.advance(5);
-    assert_eq!(
-        sessions.touch(&mine).await.unwrap().unwrap().last_seen,
-        1_005
-    );
-    advance(DAY - HOUR).await;
+    pass(clock, DAY - HOUR).await;
+    let touched = sessions.touch(&mine).await.unwrap().unwrap();
+    assert_eq!(touched.last_seen, clock.unix_millis());
+    pass(clock, DAY - HOUR).await;
     let stream = OpenStream::begin(&sessions, &mine).await.unwrap().unwrap();
-    advance(DAY * 7).await;
+    pass(clock, DAY * 7).await;
     assert!(sessions.sweep().await.unwrap().is_empty());
     assert!(alive(&sessions, &mine).await);
     drop(stream);
-    advance(DAY - HOUR).await;
+    pass(clock, DAY - HOUR).await;
     assert!(alive(&sessions, &mine).await);
-    advance(HOUR).await;
+    pass(clock, HOUR).await;
     assert!(!alive(&sessions, &mine).await, "over before anybody swept");
     assert!(sessions.touch(&mine).await.unwrap().is_none());
     assert!(OpenStream::begin(&sessions, &mine).await.unwrap().is_none());
@@ -166,7 +197,10 @@ pub(crate) async fn ses_03_an_ended_session_is_gone_and_handed_out_once(
     assert_eq!(sessions.count(mine.tenant(), None).await.unwrap(), 0);
 }
 
-pub(crate) async fn ses_03_a_longest_life_ends_sessions_in_use(make: Make<'_>, _: &ManualClock) {
+pub(crate) async fn ses_03_a_longest_life_ends_sessions_in_use(
+    make: Make<'_>,
+    clock: &ManualClock,
+) {
     let sessions = make(Lifetimes {
         age: Some(DAY * 2),
         ..Lifetimes::default()
@@ -174,10 +208,10 @@ pub(crate) async fn ses_03_a_longest_life_ends_sessions_in_use(make: Make<'_>, _
     let (old, young) = (key("acme", "alice", "old"), key("acme", "alice", "young"));
     open(&sessions, &old).await;
     let _stream = OpenStream::begin(&sessions, &old).await.unwrap().unwrap();
-    advance(DAY).await;
+    pass(clock, DAY).await;
     open(&sessions, &young).await;
     let _other = OpenStream::begin(&sessions, &young).await.unwrap().unwrap();
-    advance(DAY).await;
+    pass(clock, DAY).await;
     assert!(!alive(&sessions, &old).await);
     let ended = sessions.sweep().await.unwrap();
     assert_eq!(
@@ -189,7 +223,7 @@ pub(crate) async fn ses_03_a_longest_life_ends_sessions_in_use(make: Make<'_>, _
 
 pub(crate) async fn case_63_over_a_cap_the_least_recently_used_streamless_session_ends(
     make: Make<'_>,
-    _: &ManualClock,
+    clock: &ManualClock,
 ) {
     let sessions = make(Lifetimes::default());
     let caps = Caps {
@@ -201,8 +235,10 @@ pub(crate) async fn case_63_over_a_cap_the_least_recently_used_streamless_sessio
         .into();
     open(&sessions, &key("acme", "bob", "bobs")).await;
     for key in &keys[..3] {
+        pass(clock, MINUTE).await;
         assert!(open_within(&sessions, key, caps).await.unwrap().is_empty());
     }
+    pass(clock, MINUTE).await;
     sessions.touch(&keys[0]).await.unwrap();
     let evicted = open_within(&sessions, &keys[3], caps).await.unwrap();
     assert_eq!(
@@ -252,7 +288,10 @@ pub(crate) async fn case_63_sessions_with_open_streams_are_never_evicted(
     drop(of_b);
 }
 
-pub(crate) async fn a_tenant_is_bounded_and_leaves_others_alone(make: Make<'_>, _: &ManualClock) {
+pub(crate) async fn a_tenant_is_bounded_and_leaves_others_alone(
+    make: Make<'_>,
+    clock: &ManualClock,
+) {
     let sessions = make(Lifetimes::default());
     let caps = Caps {
         per_principal: 2,
@@ -260,10 +299,12 @@ pub(crate) async fn a_tenant_is_bounded_and_leaves_others_alone(make: Make<'_>, 
     };
     open(&sessions, &key("other", "alice", "theirs")).await;
     for (principal, id) in [("p", "1"), ("q", "2"), ("r", "3")] {
+        pass(clock, MINUTE).await;
         open_within(&sessions, &key("acme", principal, id), caps)
             .await
             .unwrap();
     }
+    pass(clock, MINUTE).await;
     let evicted = open_within(&sessions, &key("acme", "s", "4"), caps)
         .await
         .unwrap();
@@ -376,4 +417,150 @@ pub(crate) async fn a_cap_of_zero_lets_none_in(make: Make<'_>, _: &ManualClock) 
         Err(StoreError::TenantFull(0))
     );
     assert_eq!(sessions.count(mine.tenant(), None).await.unwrap(), 0);
+}
+
+fn bytes(text: &str) -> Bytes {
+    Bytes::from(text.to_owned())
+}
+
+pub(crate) async fn what_is_kept_belongs_to_its_session_alone(make: Make<'_>, _: &ManualClock) {
+    let sessions = make(Lifetimes::default());
+    let (mine, other) = (key("acme", "alice", "s"), key("acme", "alice", "t"));
+    open(&sessions, &mine).await;
+    open(&sessions, &other).await;
+    let keep = |key: SessionKey, kind, record: &'static str| {
+        let sessions = Arc::clone(&sessions);
+        async move { sessions.keep(&key, kind, "n", bytes(record)).await.unwrap() }
+    };
+    let kept = |record, mine| {
+        Some(Kept {
+            record: bytes(record),
+            mine,
+        })
+    };
+    let first = keep(mine.clone(), Kind::Upstream, "one").await;
+    assert_eq!(first, kept("one", true));
+    let second = keep(mine.clone(), Kind::Upstream, "two").await;
+    assert_eq!(second, kept("one", false), "what is there stays");
+    let question = keep(mine.clone(), Kind::Question, "ask").await;
+    assert_eq!(question, kept("ask", true), "kinds have names of their own");
+    for foreign in [
+        key("acme", "bob", "s"),
+        key("evil", "alice", "s"),
+        key("acme", "alice", "u"),
+    ] {
+        assert_eq!(keep(foreign.clone(), Kind::Call, "x").await, None);
+        let found = sessions.kept(&foreign, Kind::Upstream, "n").await;
+        assert_eq!(found.unwrap(), None);
+        let all = sessions.all_kept(&foreign, Kind::Upstream).await;
+        assert!(all.unwrap().is_empty());
+        let swap = sessions.swap_kept(&foreign, Kind::Upstream, "n", b"one", None);
+        assert!(!swap.await.unwrap());
+    }
+    let found = sessions.kept(&other, Kind::Upstream, "n").await;
+    assert_eq!(found.unwrap(), None);
+    let found = sessions.kept(&mine, Kind::Upstream, "n").await;
+    assert_eq!(found.unwrap(), Some(bytes("one")));
+}
+
+pub(crate) async fn what_is_kept_changes_by_compare_and_swap(make: Make<'_>, _: &ManualClock) {
+    let sessions = make(Lifetimes::default());
+    let mine = key("acme", "alice", "s");
+    open(&sessions, &mine).await;
+    for name in ["b", "a", ""] {
+        let keep = sessions.keep(&mine, Kind::Question, name, bytes("open"));
+        assert!(keep.await.unwrap().unwrap().mine);
+    }
+    let swap = |name: &'static str, expected: &'static str, record: Option<&str>| {
+        let (sessions, mine, record) = (Arc::clone(&sessions), mine.clone(), record.map(bytes));
+        async move {
+            let expected = expected.as_bytes();
+            let swap = sessions.swap_kept(&mine, Kind::Question, name, expected, record);
+            swap.await.unwrap()
+        }
+    };
+    assert!(!swap("a", "answered", Some("again")).await);
+    assert!(swap("a", "open", Some("answered")).await);
+    assert!(!swap("a", "open", Some("answered")).await, "answered once");
+    assert!(swap("b", "open", None).await);
+    assert!(!swap("b", "open", None).await, "removed once");
+    assert!(
+        !swap("c", "", Some("x")).await,
+        "nothing is not an empty record"
+    );
+    let all = sessions.all_kept(&mine, Kind::Question).await.unwrap();
+    let expected = [("", "open"), ("a", "answered")];
+    let expected = expected.map(|(name, record)| (name.to_owned(), bytes(record)));
+    assert_eq!(all, expected);
+    let again = sessions.keep(&mine, Kind::Question, "b", bytes("new"));
+    assert!(again.await.unwrap().unwrap().mine, "a removed name is free");
+}
+
+pub(crate) async fn what_is_kept_is_bounded(make: Make<'_>, _: &ManualClock) {
+    let sessions = make(Lifetimes::default());
+    let (many, large) = (key("acme", "alice", "many"), key("acme", "alice", "large"));
+    open(&sessions, &many).await;
+    open(&sessions, &large).await;
+    for number in 0..256 {
+        let name = number.to_string();
+        let keep = sessions.keep(&many, Kind::Call, &name, bytes("x"));
+        assert!(keep.await.unwrap().unwrap().mine);
+    }
+    let keep = sessions
+        .keep(&many, Kind::Upstream, "more", bytes("x"))
+        .await;
+    assert_eq!(keep, Err(StoreError::NoRoom("upstream")));
+    let there = sessions.keep(&many, Kind::Call, "7", bytes("y")).await;
+    assert!(!there.unwrap().unwrap().mine, "what is there needs no room");
+    let swap = sessions.swap_kept(&many, Kind::Call, "7", b"x", None);
+    assert!(swap.await.unwrap());
+    let keep = sessions.keep(&many, Kind::Upstream, "more", bytes("x"));
+    assert!(keep.await.unwrap().unwrap().mine);
+
+    let record = Bytes::from(vec![b'x'; (256 << 10) - 4]);
+    let keep = sessions.keep(&large, Kind::Call, "full", record.clone());
+    assert!(keep.await.unwrap().unwrap().mine);
+    let keep = sessions.keep(&large, Kind::Call, "", bytes("x")).await;
+    assert_eq!(keep, Err(StoreError::NoRoom("call")));
+    let longer = Some(Bytes::from(vec![b'x'; 256 << 10]));
+    let swap = sessions.swap_kept(&large, Kind::Call, "full", &record, longer);
+    assert_eq!(swap.await, Err(StoreError::NoRoom("call")));
+    let shorter = Some(bytes("short"));
+    let swap = sessions.swap_kept(&large, Kind::Call, "full", &record, shorter);
+    assert!(swap.await.unwrap());
+    let keep = sessions.keep(&large, Kind::Call, "", bytes("x"));
+    assert!(
+        keep.await.unwrap().unwrap().mine,
+        "its bytes are free again"
+    );
+}
+
+pub(crate) async fn what_is_kept_ends_with_its_session_and_is_handed_out(
+    make: Make<'_>,
+    clock: &ManualClock,
+) {
+    let sessions = make(Lifetimes::default());
+    let mine = key("acme", "alice", "s");
+    open(&sessions, &mine).await;
+    let keep = sessions.keep(&mine, Kind::Upstream, "u", bytes("one"));
+    keep.await.unwrap().unwrap();
+    let ended = sessions.end(&mine).await.unwrap().unwrap();
+    let expected = Belonging {
+        kind: Kind::Upstream,
+        name: "u".to_owned(),
+        record: bytes("one"),
+    };
+    assert_eq!(ended.belongings, [expected]);
+    let keep = sessions.keep(&mine, Kind::Upstream, "u", bytes("late"));
+    assert_eq!(keep.await.unwrap(), None);
+    open(&sessions, &mine).await;
+    let found = sessions.kept(&mine, Kind::Upstream, "u").await;
+    assert_eq!(
+        found.unwrap(),
+        None,
+        "a new session of that id has none of it"
+    );
+    pass(clock, DAY).await;
+    let ended = sessions.sweep().await.unwrap();
+    assert_eq!((ids(&ended), ended[0].belongings.len()), (vec!["s"], 0));
 }

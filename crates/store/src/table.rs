@@ -10,8 +10,10 @@ use std::time::Duration;
 use tokio::time::Instant;
 use vestibule_terms::SessionId;
 
+use crate::belongings::Belongings;
 use crate::{
-    Caps, EndReason, Ended, Lifetimes, Opening, SessionKey, State, StoreError, Stored, Update,
+    Belonging, Caps, EndReason, Ended, Lifetimes, Opening, SessionKey, State, StoreError, Stored,
+    Update,
 };
 
 /// One reading of both clocks.
@@ -35,6 +37,7 @@ struct Held {
     opening: Arc<Opening>,
     state: Arc<State>,
     version: u64,
+    belongings: Belongings,
     streams: usize,
     born: Instant,
     born_turn: u64,
@@ -121,6 +124,7 @@ impl Table {
             opening: Arc::new(opening),
             state: Arc::default(),
             version: 1,
+            belongings: Belongings::default(),
             streams: 0,
             born: now.instant,
             born_turn: turn,
@@ -150,6 +154,7 @@ impl Table {
                 opening: stored.opening,
                 state: stored.state,
                 version: stored.version,
+                belongings: Belongings::default(),
                 streams: 0,
                 seen_turn: 0,
             })
@@ -164,6 +169,32 @@ impl Table {
     /// Every session, also one whose time is over.
     pub(crate) fn all(&self) -> Vec<Stored> {
         self.sessions.values().map(Held::stored).collect()
+    }
+
+    /// Every session with what belongs to it.
+    pub(crate) fn everything(&self) -> Vec<(Stored, Belongings)> {
+        let all = self.sessions.values();
+        all.map(|held| (held.stored(), held.belongings.clone()))
+            .collect()
+    }
+
+    /// What belongs to the session, if its time is not over.
+    pub(crate) fn belongings(
+        &mut self,
+        key: &SessionKey,
+        life: &Lifetimes,
+        now: Instant,
+    ) -> Option<&mut Belongings> {
+        self.live(key, life, now)?;
+        let held = self.sessions.get_mut(key.id())?;
+        Some(&mut held.belongings)
+    }
+
+    /// Takes back a belonging of an earlier process; `None` where its session is no more.
+    pub(crate) fn restore_belonging(&mut self, key: &SessionKey, one: Belonging) -> Option<()> {
+        let held = self.sessions.get_mut(key.id())?;
+        let owned = held.key == *key;
+        owned.then(|| held.belongings.put(one.kind, &one.name, one.record))
     }
 
     /// The last use of the sessions that were used since this was last asked. One with an open
@@ -391,6 +422,7 @@ impl Table {
         Some(Ended {
             session: held.stored(),
             reason,
+            belongings: held.belongings.into_all(),
         })
     }
 }

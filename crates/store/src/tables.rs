@@ -9,6 +9,7 @@ use dashmap::DashMap;
 use tokio::time::Instant;
 use vestibule_terms::{Clock, TenantId};
 
+use crate::belongings::Belongings;
 use crate::table::{Now, Table};
 use crate::{
     Caps, Created, Ended, Lifetimes, Opening, SessionKey, State, StoreError, Stored, Update,
@@ -92,6 +93,18 @@ impl Tables {
             table.stream_closed(key, self.now());
             Some(())
         });
+    }
+
+    /// What `act` makes of the session's belongings.
+    pub(crate) fn belongings<T>(
+        &self,
+        key: &SessionKey,
+        act: impl FnOnce(&mut Belongings) -> T,
+    ) -> Option<T> {
+        self.with(key, |table| {
+            let belongings = table.belongings(key, &self.lifetimes, Instant::now())?;
+            Some(act(belongings))
+        })
     }
 
     pub(crate) fn end(&self, key: &SessionKey, hear: impl FnOnce(&Ended)) -> Option<Ended> {

@@ -10,6 +10,7 @@ pub mod deadline;
 mod hash;
 pub mod id;
 pub mod method;
+pub mod mutation;
 pub mod plan;
 pub mod principal;
 pub mod record;

@@ -13,6 +13,7 @@ pub mod conformance;
 pub mod h2_client;
 pub mod raw_client;
 pub mod recording;
+pub mod redis;
 pub mod scripted_stdio;
 pub mod sse;
 pub mod wire;

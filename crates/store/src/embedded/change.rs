@@ -17,6 +17,8 @@ pub enum Space {
     Sessions,
     /// When each was last used.
     Seen,
+    /// What belongs to them.
+    Belongings,
     /// Streams.
     Streams,
     /// Their events.
@@ -26,10 +28,11 @@ pub enum Space {
 }
 
 impl Space {
-    pub(super) const ALL: [Space; 6] = [
+    pub(super) const ALL: [Space; 7] = [
         Space::Meta,
         Space::Sessions,
         Space::Seen,
+        Space::Belongings,
         Space::Streams,
         Space::Events,
         Space::Waiting,
@@ -40,6 +43,7 @@ impl Space {
             Space::Meta => "meta",
             Space::Sessions => "sessions",
             Space::Seen => "seen",
+            Space::Belongings => "belongings",
             Space::Streams => "streams",
             Space::Events => "events",
             Space::Waiting => "waiting",

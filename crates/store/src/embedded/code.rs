@@ -66,6 +66,11 @@ impl Decoder {
         (whole.byte()? == format).then_some(whole)
     }
 
+    /// Fields without a format before them, as in names.
+    pub fn bare(record: Bytes) -> Self {
+        Self(record)
+    }
+
     /// One byte.
     pub fn byte(&mut self) -> Option<u8> {
         self.take(1)?.first().copied()
@@ -99,6 +104,11 @@ impl Decoder {
             values.push(self.bytes()?);
         }
         Some(values)
+    }
+
+    /// Everything that is left.
+    pub fn rest(self) -> Bytes {
+        self.0
     }
 
     /// The end of the record: `None` when something follows.

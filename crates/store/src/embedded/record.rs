@@ -1,14 +1,14 @@
-//! Sessions as records: one for what the session is, one for when it was last used.
+//! Sessions as records: one for what the session is, one for when it was last used, and one for
+//! each of its belongings.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vestibule_terms::{Revision, ServerId};
 
 use super::change::{Change, Space};
 use super::code::{Decoder, Encoder};
-use crate::{Opening, SessionKey, State, Stored};
+use crate::{Belonging, Kind, Opening, SessionKey, State, Stored};
 
 const FORMAT: u8 = 1;
 
@@ -28,13 +28,42 @@ pub(super) fn created(stored: &Stored) -> [Change; 2] {
     ]
 }
 
-/// Neither record remains.
-pub(super) fn removed(key: &SessionKey) -> [Change; 2] {
+/// No record remains.
+pub(super) fn removed(key: &SessionKey) -> [Change; 3] {
     let name = name(key);
     [
+        Change::DeleteRange {
+            space: Space::Belongings,
+            from: name.clone(),
+            to: [&name[..], &[u8::MAX]].concat(), // after the letters of all kinds
+        },
         delete(Space::Sessions, name.clone()),
         delete(Space::Seen, name),
     ]
+}
+
+/// One belonging of the session, or that there is none of that name.
+pub(super) fn belonging(key: &SessionKey, kind: Kind, name: &str, record: Option<&[u8]>) -> Change {
+    let fields = key.encode(Encoder::default()).byte(kind.letter());
+    let key = fields.fixed(name.as_bytes()).finish();
+    let space = Space::Belongings;
+    match record {
+        Some(record) => Change::Put {
+            space,
+            key,
+            record: record.to_vec(),
+        },
+        None => delete(space, key),
+    }
+}
+
+/// Reads what [`belonging`] wrote.
+pub(super) fn belonging_of(name: Vec<u8>, record: Bytes) -> Option<(SessionKey, Belonging)> {
+    let mut fields = Decoder::bare(Bytes::from(name));
+    let key = SessionKey::decode(&mut fields)?;
+    let kind = Kind::of(fields.byte()?)?;
+    let name = String::from_utf8(fields.rest().to_vec()).ok()?;
+    Some((key, Belonging { kind, name, record }))
 }
 
 /// When the session was last used.
@@ -57,26 +86,12 @@ pub(super) fn seen_times(records: Vec<(Vec<u8>, Bytes)>) -> HashMap<Vec<u8>, u64
 
 /// What the session is.
 pub(super) fn session(stored: &Stored) -> Change {
-    let (opening, state) = (&stored.opening, &stored.state);
-    let level = state.log_level.iter().map(|level| level.as_bytes());
-    let subscriptions = state.subscriptions.iter().map(|uri| uri.as_bytes());
-    let record = stored
-        .key
-        .encode(Encoder::new(FORMAT))
-        .bytes(opening.server.as_str().as_bytes())
-        .bytes(opening.revision.as_str().as_bytes())
-        .bytes(&opening.capabilities)
-        .bytes(&opening.client_info)
-        .number(opening.created)
-        .number(stored.version)
-        .byte(u8::from(state.initialized))
-        .list(level)
-        .list(subscriptions)
-        .number(state.next_question);
+    let record = stored.key.encode(Encoder::new(FORMAT));
+    let record = stored.opening.encode(record).number(stored.version);
     Change::Put {
         space: Space::Sessions,
         key: name(&stored.key),
-        record: record.finish(),
+        record: stored.state.encode(record).finish(),
     }
 }
 
@@ -84,22 +99,9 @@ pub(super) fn session(stored: &Stored) -> Change {
 pub(super) fn session_of(record: Bytes) -> Option<Stored> {
     let mut fields = Decoder::new(FORMAT, record)?;
     let key = SessionKey::decode(&mut fields)?;
-    let opening = Opening {
-        server: ServerId::new(&fields.text()?).ok()?,
-        revision: Revision::parse(&fields.text()?)?,
-        capabilities: fields.bytes()?,
-        client_info: fields.bytes()?,
-        created: fields.number()?,
-    };
+    let opening = Opening::decode(&mut fields)?;
     let version = fields.number()?;
-    let initialized = fields.byte()? != 0;
-    let log_level = texts(fields.list()?)?.pop_first();
-    let state = State {
-        initialized,
-        log_level,
-        subscriptions: texts(fields.list()?)?,
-        next_question: fields.number()?,
-    };
+    let state = State::decode(&mut fields)?;
     fields.end()?;
     Some(Stored {
         key,
@@ -109,9 +111,4 @@ pub(super) fn session_of(record: Bytes) -> Option<Stored> {
         version,
         streams_open: 0,
     })
-}
-
-fn texts(values: Vec<Bytes>) -> Option<BTreeSet<Arc<str>>> {
-    let text = |value: Bytes| std::str::from_utf8(&value).ok().map(Arc::from);
-    values.into_iter().map(text).collect()
 }

@@ -3,7 +3,8 @@
 //!
 //! A change is submitted under the same lock under which it is made, so that the disk sees the
 //! changes of a session in their order. What tells a caller something he may rely on after a
-//! restart waits for the disk: [`Sessions::update`] itself; for [`Sessions::create`] and
+//! restart waits for the disk: [`Sessions::update`], [`Sessions::keep`] and
+//! [`Sessions::swap_kept`] themselves; for [`Sessions::create`] and
 //! [`Sessions::end`], which hand out what must not be dropped half way, the log's
 //! `begin_session` and `forget_session` do. When a session was last used is written down once a
 //! minute.
@@ -13,6 +14,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use bytes::Bytes;
 use tokio::time::Instant;
 use vestibule_terms::{Clock, TenantId};
 
@@ -22,7 +24,8 @@ use super::{Disk, Source};
 use crate::sessions::done;
 use crate::tables::Tables;
 use crate::{
-    Caps, Created, Ended, Lifetimes, Opening, Pending, SessionKey, Sessions, State, Stored, Update,
+    Caps, Created, Ended, Kept, Kind, Lifetimes, Opening, Pending, SessionKey, Sessions, State,
+    Stored, Update,
 };
 
 /// How often it is written down when sessions were last used.
@@ -84,6 +87,21 @@ impl EmbeddedSessions {
         for (tenant, stored) in tenants {
             let mut table = self.tables.tenants.entry(tenant).or_default();
             table.restore(stored, self.tables.now());
+        }
+        self.restore_belongings(contents);
+    }
+
+    /// Those of sessions that are no more go.
+    fn restore_belongings(&self, contents: &mut Contents) {
+        for (name, record) in contents.take(Space::Belongings) {
+            let kept = record::belonging_of(name.clone(), record).and_then(|(key, one)| {
+                let mut table = self.tables.tenants.get_mut(key.tenant())?;
+                table.restore_belonging(&key, one)
+            });
+            if kept.is_none() {
+                self.disk
+                    .submit(vec![record::delete(Space::Belongings, name)]);
+            }
         }
     }
 
@@ -155,6 +173,70 @@ impl Sessions for EmbeddedSessions {
         self.tables.stream_closed(key);
     }
 
+    fn keep<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+        record: Bytes,
+    ) -> Pending<'a, Option<Kept>> {
+        let mut mark = 0;
+        let kept = self.tables.belongings(key, |all| {
+            let kept = all.keep(kind, name, record)?;
+            if kept.mine {
+                let put = record::belonging(key, kind, name, Some(&kept.record));
+                mark = self.disk.submit(vec![put]);
+            }
+            Ok(kept)
+        });
+        Box::pin(async move {
+            self.disk.settle(mark).await;
+            kept.transpose()
+        })
+    }
+
+    fn kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+    ) -> Pending<'a, Option<Bytes>> {
+        let found = self.tables.belongings(key, |all| all.get(kind, name));
+        done(Ok(found.flatten()))
+    }
+
+    fn all_kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+    ) -> Pending<'a, Vec<(String, Bytes)>> {
+        let found = self.tables.belongings(key, |all| all.of_kind(kind));
+        done(Ok(found.unwrap_or_default()))
+    }
+
+    fn swap_kept<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        kind: Kind,
+        name: &'a str,
+        expected: &'a [u8],
+        record: Option<Bytes>,
+    ) -> Pending<'a, bool> {
+        let mut mark = 0;
+        let swapped = self.tables.belongings(key, |all| {
+            let swapped = all.swap(kind, name, expected, record.clone())?;
+            if swapped {
+                let change = record::belonging(key, kind, name, record.as_deref());
+                mark = self.disk.submit(vec![change]);
+            }
+            Ok(swapped)
+        });
+        Box::pin(async move {
+            self.disk.settle(mark).await;
+            swapped.unwrap_or(Ok(false))
+        })
+    }
+
     fn end<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Ended>> {
         done(Ok(self.tables.end(key, |_| {
             self.disk.submit(record::removed(key).into());
@@ -180,8 +262,17 @@ impl Sessions for EmbeddedSessions {
 
 impl Source for EmbeddedSessions {
     fn dump(&self, put: &mut dyn FnMut(Vec<Change>)) {
-        for stored in self.all() {
-            put(record::created(&stored).into()); // no table is locked while the disk works
+        let tenants = self.tables.tenants.iter();
+        let all: Vec<_> = tenants.flat_map(|table| table.everything()).collect();
+        for (stored, belongings) in all {
+            let mut changes: Vec<Change> = record::created(&stored).into();
+            let belongings = belongings.into_all();
+            changes.extend(
+                belongings.iter().map(|one| {
+                    record::belonging(&stored.key, one.kind, &one.name, Some(&one.record))
+                }),
+            );
+            put(changes); // no table is locked while the disk works
         }
     }
 }

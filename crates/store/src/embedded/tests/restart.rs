@@ -7,7 +7,7 @@ use tokio::time::advance;
 use vestibule_terms::{Revision, ServerId, SessionId, TenantId};
 
 use super::*;
-use crate::{Caps, EndReason, OpenStream, Opening, SessionKey, State, modify};
+use crate::{Caps, EndReason, Kind, OpenStream, Opening, SessionKey, State, modify};
 
 const HOUR: u64 = 60 * 60 * 1000;
 
@@ -74,6 +74,69 @@ async fn a_session_is_what_it_was() {
     assert!(second.get(&key("bob", "s")).await.unwrap().is_none());
     let taken = second.create(mine.clone(), opening(0), Caps::default());
     assert!(taken.await.is_err());
+}
+
+/// EL-27: what belongs to a session is there as long as the session, and no longer.
+#[tokio::test(start_paused = true)]
+async fn el_27_belongings_survive_with_their_session() {
+    let folder = Folder::new();
+    let (_, clock) = clock(5 * HOUR);
+    let (first, _disk) = sessions(&folder, &clock);
+    for id in ["s", "s2", "ended"] {
+        let created = first.create(key("alice", id), opening(5 * HOUR), Caps::default());
+        created.await.unwrap();
+        for name in ["kept", "gone", "changed"] {
+            let key = key("alice", id);
+            let keep = first.keep(&key, Kind::Upstream, name, Bytes::from(id));
+            assert!(keep.await.unwrap().unwrap().mine);
+        }
+    }
+    let mine = key("alice", "s");
+    let swap = |name, record| first.swap_kept(&mine, Kind::Upstream, name, b"s", record);
+    assert!(swap("gone", None).await.unwrap());
+    let new = Some(Bytes::from_static(b"new"));
+    assert!(swap("changed", new).await.unwrap());
+    first.end(&key("alice", "ended")).await.unwrap().unwrap();
+
+    let killed = folder.killed();
+    let (second, _disk) = sessions(&killed, &clock);
+    let all = second.all_kept(&mine, Kind::Upstream).await.unwrap();
+    let expected = [("changed", "new"), ("kept", "s")];
+    let expected = expected.map(|(name, record)| (name.to_owned(), Bytes::from(record)));
+    assert_eq!(all, expected);
+    let other = key("alice", "s2");
+    let all = second.all_kept(&other, Kind::Upstream).await.unwrap();
+    assert_eq!(all.len(), 3);
+    let ended = key("alice", "ended");
+    let created = second.create(ended.clone(), opening(5 * HOUR), Caps::default());
+    created.await.unwrap();
+    let all = second.all_kept(&ended, Kind::Upstream).await.unwrap();
+    assert!(all.is_empty());
+}
+
+/// EL-27: a file that is begun anew has them too.
+#[tokio::test(start_paused = true)]
+async fn el_27_belongings_are_in_a_file_that_is_begun_anew() {
+    let folder = Folder::new();
+    let (_, clock) = clock(5 * HOUR);
+    let (first, disk) = sessions(&folder, &clock);
+    let mine = key("alice", "s");
+    let created = first.create(mine.clone(), opening(5 * HOUR), Caps::default());
+    created.await.unwrap();
+    let keep = first.keep(&mine, Kind::Question, "q", Bytes::from_static(b"open"));
+    assert!(keep.await.unwrap().unwrap().mine);
+    let mut dumped = Vec::new();
+    let source: &dyn Source = &*first;
+    source.dump(&mut |changes| dumped.extend(changes));
+    drop((first, disk));
+    let anew = Folder::new();
+    let (disk, _) = open(anew.settings(Writing::Caller));
+    disk.ready();
+    disk.submit(dumped);
+    drop(disk);
+    let (second, _disk) = sessions(&anew, &clock);
+    let found = second.kept(&mine, Kind::Question, "q").await.unwrap();
+    assert_eq!(found, Some(Bytes::from_static(b"open")));
 }
 
 /// SES-03: what was ended, evicted or swept is gone for good.

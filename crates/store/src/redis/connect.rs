@@ -1,0 +1,258 @@
+//! Finds the primary and connects to it.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use redis::aio::{ConnectionLike, MultiplexedConnection};
+use redis::cluster::ClusterClient;
+use redis::cluster_async::ClusterConnection;
+use redis::cluster_routing::{RoutingInfo, SingleNodeRoutingInfo};
+use redis::{
+    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, Value,
+};
+use tokio::time::timeout;
+
+use super::endpoint::{Endpoint, Form, Login};
+use super::settings::Settings;
+
+/// A connection whose clones share it.
+#[derive(Clone)]
+pub(super) enum Connection {
+    Single(MultiplexedConnection),
+    /// Connections to every primary, chosen by slot; refreshed on `MOVED` and `ASK` by itself.
+    Cluster(ClusterConnection),
+}
+
+impl Connection {
+    pub(super) async fn send(&mut self, command: &Cmd) -> Result<Value, RedisError> {
+        let answer = match self {
+            Connection::Single(connection) => connection.req_packed_command(command).await,
+            Connection::Cluster(connection) => connection.req_packed_command(command).await,
+        };
+        answer?.extract_error()
+    }
+
+    /// Asks the server, or some node, whether it is there.
+    pub(super) async fn ping(&mut self) -> Result<(), RedisError> {
+        let ping = redis::cmd("PING");
+        match self {
+            Connection::Single(_) => self.send(&ping).await.map(drop),
+            Connection::Cluster(connection) => {
+                let anywhere = RoutingInfo::SingleNode(SingleNodeRoutingInfo::Random);
+                connection.route_command(ping, anywhere).await.map(drop)
+            }
+        }
+    }
+
+    /// How many failures in a row say that it must be replaced. A cluster's connection replaces those
+    /// to single nodes by itself, and one node that is down is no reason to leave the others.
+    pub(super) fn patience(&self) -> usize {
+        match self {
+            Connection::Single(_) => 1,
+            Connection::Cluster(_) => 5,
+        }
+    }
+}
+
+/// Knows where to look.
+pub(super) struct Connector {
+    endpoint: Endpoint,
+    ca: Option<TlsCertificates>,
+    connect_timeout: Duration,
+    command_timeout: Duration,
+    /// The address that is asked first: the sentinel that answered last, the next node.
+    first: AtomicUsize,
+}
+
+/// A connection, and for one to a single server how to make another to the same.
+type Connected = (Connection, Option<Client>);
+
+/// A cluster is joined through several of its nodes, some of which may hang.
+const JOIN: u32 = 4;
+
+impl Connector {
+    pub(super) fn new(endpoint: Endpoint, settings: &Settings) -> Result<Self, &'static str> {
+        let has_one = |pem: &Bytes| {
+            let mark = b"-----BEGIN CERTIFICATE-----";
+            pem.windows(mark.len()).any(|part| part == mark)
+        };
+        if !settings.ca.as_ref().is_none_or(has_one) {
+            return Err("goes with certificates that hold none");
+        }
+        let connector = Self {
+            endpoint,
+            ca: settings.ca.as_ref().map(|pem| TlsCertificates {
+                client_tls: None,
+                root_cert: Some(pem.to_vec()),
+            }),
+            connect_timeout: settings.connect_timeout,
+            command_timeout: settings.command_timeout,
+            first: AtomicUsize::new(0),
+        };
+        let (host, port) = &connector.endpoint.addresses[0];
+        let client = connector.client(host, *port, &connector.endpoint.login);
+        client.map_err(|_certificates| "goes with certificates that cannot be read")?;
+        Ok(connector)
+    }
+
+    /// The primary, or why there is none.
+    pub(super) async fn connect(&self) -> Result<Connected, String> {
+        match &self.endpoint.form {
+            Form::Single => {
+                let (host, port) = &self.endpoint.addresses[0];
+                self.connect_to(host, *port).await
+            }
+            Form::Sentinel { master } => self.ask_sentinels(master).await,
+            Form::Cluster => self.join_cluster().await,
+        }
+    }
+
+    async fn connect_to(&self, host: &str, port: u16) -> Result<Connected, String> {
+        let client = self.client(host, port, &self.endpoint.login);
+        let client = client.map_err(|error| what(&error))?;
+        let mut connection = self.open(&client).await?;
+        let role = self.in_time(role(&mut connection)).await?;
+        if role.is_some_and(|role| role != "master") {
+            return Err("the server is not a primary".to_owned());
+        }
+        Ok((Connection::Single(connection), Some(client)))
+    }
+
+    async fn ask_sentinels(&self, master: &str) -> Result<Connected, String> {
+        let addresses = &self.endpoint.addresses;
+        let first = self.first.load(Ordering::Relaxed);
+        let mut why = String::new();
+        for number in (first..first + addresses.len()).map(|number| number % addresses.len()) {
+            let (host, port) = &addresses[number];
+            let found = match self.ask_sentinel(host, *port, master).await {
+                Ok((host, port)) => self.connect_to(&host, port).await,
+                Err(error) => Err(error),
+            };
+            match found {
+                Ok(connected) => {
+                    self.first.store(number, Ordering::Relaxed);
+                    return Ok(connected);
+                }
+                Err(error) => why = error,
+            }
+        }
+        Err(why)
+    }
+
+    async fn ask_sentinel(
+        &self,
+        host: &str,
+        port: u16,
+        master: &str,
+    ) -> Result<(String, u16), String> {
+        let client = self.client(host, port, &self.endpoint.sentinel_login);
+        let client = client.map_err(|error| what(&error))?;
+        let mut connection = self.open(&client).await?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
+        let answer = self.in_time(question.query_async(&mut connection)).await?;
+        let known: Option<(String, u16)> = answer;
+        known.ok_or_else(|| "the sentinel does not know the primary".to_owned())
+    }
+
+    async fn join_cluster(&self) -> Result<Connected, String> {
+        let infos = self.endpoint.addresses.iter();
+        let infos: Vec<_> = infos
+            .map(|(host, port)| self.info(host, *port, &self.endpoint.login))
+            .collect::<RedisResult<_>>()
+            .map_err(|error| what(&error))?;
+        let mut builder = ClusterClient::builder(infos)
+            .connection_timeout(self.connect_timeout)
+            .response_timeout(self.command_timeout);
+        if let (true, Some(ca)) = (self.endpoint.tls, &self.ca) {
+            builder = builder.certs(ca.clone());
+        }
+        let client = builder.build().map_err(|error| what(&error))?;
+        let connection = timeout(self.connect_timeout * JOIN, client.get_async_connection());
+        match connection.await {
+            Ok(Ok(connection)) => Ok((Connection::Cluster(connection), None)),
+            Ok(Err(error)) => Err(what(&error)),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
+    }
+
+    /// The next of the nodes that the URL names: what is published at one is heard at every one.
+    pub(super) fn next_node(&self) -> Option<Client> {
+        let addresses = &self.endpoint.addresses;
+        let number = self.first.fetch_add(1, Ordering::Relaxed) % addresses.len();
+        let (host, port) = &addresses[number];
+        self.client(host, *port, &self.endpoint.login).ok()
+    }
+
+    async fn open(&self, client: &Client) -> Result<MultiplexedConnection, String> {
+        // Times are kept by the caller of each command, who knows the whole.
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(None)
+            .set_response_timeout(None);
+        self.in_time(client.get_multiplexed_async_connection_with_config(&config))
+            .await
+    }
+
+    fn client(&self, host: &str, port: u16, login: &Login) -> RedisResult<Client> {
+        let info = self.info(host, port, login)?;
+        match &self.ca {
+            Some(ca) if self.endpoint.tls => Client::build_with_tls(info, ca.clone()),
+            _ => Client::open(info),
+        }
+    }
+
+    fn info(&self, host: &str, port: u16, login: &Login) -> RedisResult<ConnectionInfo> {
+        let host = host.to_owned();
+        let address = if self.endpoint.tls {
+            ConnectionAddr::TcpTls {
+                host,
+                port,
+                insecure: false,
+                tls_params: None,
+            }
+        } else {
+            ConnectionAddr::Tcp(host, port)
+        };
+        let mut settings = RedisConnectionInfo::default().set_skip_set_lib_name();
+        if let Some(user) = &login.user {
+            settings = settings.set_username(user);
+        }
+        if let Some(password) = &login.password {
+            settings = settings.set_password(password.expose());
+        }
+        if !std::ptr::eq(login, &self.endpoint.sentinel_login) {
+            settings = settings.set_db(self.endpoint.database);
+        }
+        Ok(address.into_connection_info()?.set_redis_settings(settings))
+    }
+
+    async fn in_time<T>(&self, work: impl Future<Output = RedisResult<T>>) -> Result<T, String> {
+        match timeout(self.connect_timeout, work).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(what(&error)),
+            Err(_) => Err("no answer in time".to_owned()),
+        }
+    }
+}
+
+/// What the server says it is; servers before version 6 and users who may not ask get no answer.
+async fn role(connection: &mut MultiplexedConnection) -> RedisResult<Option<String>> {
+    let answer = redis::cmd("HELLO").query_async::<Value>(connection).await;
+    match answer {
+        Ok(Value::Array(parts)) => Ok(parts.chunks_exact(2).find_map(|pair| {
+            let name: String = redis::from_redis_value_ref(&pair[0]).ok()?;
+            let value = redis::from_redis_value_ref(&pair[1]).ok()?;
+            (name == "role").then_some(value)
+        })),
+        Ok(_) => Ok(None),
+        Err(error) if error.code().is_some() => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// An error without what it was about: the code of the server's answer, else the kind.
+fn what(error: &RedisError) -> String {
+    error.code().unwrap_or(error.category()).to_owned()
+}
