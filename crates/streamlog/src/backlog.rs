@@ -126,6 +126,16 @@ impl Backlog {
         self.remove(0).map(|event| event.payload)
     }
 
+    /// The first event, if it may go.
+    pub(crate) fn pop_if(&mut self, may: bool) -> Option<Bytes> {
+        if may { self.pop() } else { None }
+    }
+
+    /// Everything that waits, in order.
+    pub(crate) fn take_all(&mut self) -> Vec<Event> {
+        std::iter::from_fn(|| self.remove(0)).collect()
+    }
+
     /// Drops what the limits do not hold, never the last event; the keys of dropped questions.
     pub(crate) fn fit(&mut self, events: usize, bytes: usize) -> Vec<Arc<str>> {
         let mut questions = Vec::new();

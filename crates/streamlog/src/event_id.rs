@@ -10,6 +10,7 @@ use std::sync::Arc;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use vestibule_store::{Purpose, Sealer, SessionKey, Verdict, random};
+use vestibule_terms::mutation;
 
 /// Longest event id.
 pub(crate) const MAX_LENGTH: usize = 80;
@@ -147,6 +148,7 @@ impl EventIds {
         {
             Verdict::Valid => Ok(Verified::Ours(position)),
             Verdict::UnknownKey => Ok(Verified::KeyGone),
+            Verdict::Forged if mutation::on("skip-mac") => Ok(Verified::Ours(position)),
             Verdict::Forged => Err(ForeignEventId),
         }
     }

@@ -6,22 +6,34 @@
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
 use bytes::Bytes;
 use dashmap::DashMap;
 use tokio::time::Instant;
+use vestibule_store::redis::Slot;
 use vestibule_store::{Purpose, Sealer, SessionKey, random};
-use vestibule_terms::TenantId;
+use vestibule_terms::{TenantId, mutation};
 
 use crate::LogError;
 use crate::embedded::Scribe;
 use crate::event_id::{EventIds, Position, StreamId};
 use crate::log::{Entry, Opened, StreamKind, StreamRef};
+use crate::redis::{Core, Mode, Modes};
 use crate::resume::{Decision, Resume};
 use crate::retain::{Budget, Limits, charge};
 use crate::ring::UNWRITTEN;
 use crate::session_log::{Beginning, Moment, SessionLog};
+
+/// Where what changes is written down.
+pub(crate) enum Outlet {
+    /// Nowhere: it is in memory only.
+    Nowhere,
+    /// On this process's disk.
+    Disk(Scribe),
+    /// In the store of several replicas.
+    Fleet(Weak<Core>, Modes),
+}
 
 /// What the sessions of one process share.
 pub(crate) struct Shared {
@@ -30,30 +42,43 @@ pub(crate) struct Shared {
     pub(crate) bytes: AtomicUsize,
     pub(crate) lookups: AtomicU64,
     pub(crate) tenants: DashMap<TenantId, Arc<Budget>>,
-    /// Where there is a disk.
-    pub(crate) scribe: Option<Scribe>,
-    sealer: Sealer,
+    outlet: Outlet,
+    pub(crate) sealer: Sealer,
     turn: AtomicU64,
 }
 
 impl Shared {
-    pub(crate) fn new(sealer: Sealer, limits: Limits, scribe: Option<Scribe>) -> Arc<Self> {
+    pub(crate) fn new(sealer: Sealer, limits: Limits, outlet: Outlet) -> Arc<Self> {
         Arc::new(Self {
             limits,
             ids: EventIds::new(sealer.clone()),
             bytes: AtomicUsize::new(0),
             lookups: AtomicU64::new(0),
             tenants: DashMap::new(),
-            scribe,
+            outlet,
             sealer,
             turn: AtomicU64::new(0),
         })
     }
 
-    fn log(&self) -> SessionLog {
-        match &self.scribe {
-            Some(scribe) => SessionLog::on_disk(self.limits, scribe.numbers()),
-            None => SessionLog::new(self.limits),
+    /// A session is looked up.
+    pub(crate) fn count_lookup(&self) {
+        self.lookups.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn log(&self, session: &SessionKey) -> SessionLog {
+        match &self.outlet {
+            Outlet::Nowhere => SessionLog::new(self.limits),
+            Outlet::Disk(scribe) => SessionLog::on_disk(self.limits, scribe.numbers()),
+            Outlet::Fleet(_, modes) => SessionLog::shared(self.limits, modes(session.tenant())),
+        }
+    }
+
+    /// The writing side of the disk, where there is one.
+    pub(crate) fn scribe(&self) -> Option<&Scribe> {
+        match &self.outlet {
+            Outlet::Disk(scribe) => Some(scribe),
+            Outlet::Nowhere | Outlet::Fleet(..) => None,
         }
     }
 
@@ -61,14 +86,14 @@ impl Shared {
         Moment {
             now: Instant::now(),
             turn: self.turn.fetch_add(1, Ordering::Relaxed) + 1,
-            settled: self.scribe.as_ref().map_or(0, Scribe::settled),
+            settled: self.scribe().map_or(0, Scribe::settled),
         }
     }
 
     /// Waits until that submission is on disk. What is not submitted yet will be when the lock
     /// that its caller has just let go of is taken again.
     pub(crate) async fn settle(&self, written: u64) {
-        if let Some(scribe) = self.scribe.as_ref().filter(|_| written != UNWRITTEN) {
+        if let Some(scribe) = self.scribe().filter(|_| written != UNWRITTEN) {
             scribe.settle(written).await;
         }
     }
@@ -87,15 +112,20 @@ pub(crate) struct Held {
     log: Mutex<SessionLog>,
     tenant: Arc<Budget>,
     shared: Arc<Shared>,
+    slot: OnceLock<Slot>,
+    mode: Option<Mode>,
 }
 
 impl Held {
     pub(crate) fn new(session: SessionKey, shared: &Arc<Shared>) -> Arc<Self> {
         let tenant = shared.tenants.entry(session.tenant().clone()).or_default();
+        let log = shared.log(&session);
         Arc::new(Self {
-            log: Mutex::new(shared.log()),
+            mode: log.mode(),
+            log: Mutex::new(log),
             tenant: Arc::clone(&tenant),
             shared: Arc::clone(shared),
+            slot: OnceLock::new(),
             session,
         })
     }
@@ -111,13 +141,42 @@ impl Held {
             charge(&self.shared.bytes, before, after);
         }
         self.tenant.apply(log.take_moves(), &Arc::downgrade(self));
-        if let Some(scribe) = &self.shared.scribe {
-            let notes = log.take_notes();
-            if !notes.is_empty() {
-                log.submitted(scribe.submit(&self.session, notes));
+        self.write_down(&mut log);
+        result
+    }
+
+    /// Hands over what changed, still under the lock, so that it stays in order.
+    fn write_down(self: &Arc<Self>, log: &mut SessionLog) {
+        match &self.shared.outlet {
+            Outlet::Nowhere => {}
+            Outlet::Disk(scribe) => {
+                let notes = log.take_notes();
+                if !notes.is_empty() {
+                    log.submitted(scribe.submit(&self.session, notes));
+                }
+            }
+            Outlet::Fleet(core, _) => {
+                let errands = log.take_errands();
+                if let Some(core) = core.upgrade().filter(|_| !errands.is_empty()) {
+                    core.run(self, errands);
+                }
             }
         }
-        result
+    }
+
+    /// What its streams do while the store is away, where there is one that can be.
+    pub(crate) fn mode(&self) -> Option<Mode> {
+        self.mode
+    }
+
+    /// Whether other replicas have part in it.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.shared.outlet, Outlet::Fleet(..))
+    }
+
+    /// What the store knows the session by.
+    pub(crate) fn slot(&self) -> &Slot {
+        self.slot.get_or_init(|| Slot::of(&self.session))
     }
 
     /// See [`Shared::settle`].
@@ -168,8 +227,10 @@ impl Held {
         }
     }
 
-    pub(crate) fn entry(&self, position: &Position, payload: Bytes) -> Entry {
-        let id = self.shared.ids.mint(&self.session, position);
+    /// The event as its reader gets it; one that is not safe has no id.
+    pub(crate) fn entry(&self, position: &Position, payload: Bytes, safe: bool) -> Entry {
+        let id = (safe && self.mode != Some(Mode::Off))
+            .then(|| self.shared.ids.mint(&self.session, position));
         Entry {
             id,
             seq: position.seq,
@@ -204,7 +265,7 @@ impl Held {
         let priming = self.shared.ids.mint(&self.session, &start);
         Ok(Opened {
             stream: self.stream(start.stream),
-            priming,
+            priming: Some(priming),
         })
     }
 
@@ -222,8 +283,15 @@ impl Held {
             log.expire(at.now);
             (log.decide(position), log.requests(position.stream))
         });
-        let stream = self.stream(position.stream);
-        let after = position.seq;
+        let mut stream = self.stream(position.stream);
+        let mut after = position.seq;
+        if mutation::on("off-by-one") {
+            after += 1;
+        }
+        if mutation::on("merge-standalone") {
+            let another = self.with(|log, _| log.another_standalone(position.stream));
+            stream.id = another.unwrap_or(stream.id);
+        }
         Ok(match decision {
             Decision::Replay => Resume::Replay { stream, after },
             Decision::Ending => Resume::Ending { stream, after },

@@ -30,6 +30,7 @@ mod event_id;
 mod held;
 mod log;
 mod memory;
+mod redis;
 mod resume;
 mod retain;
 mod ring;
@@ -39,6 +40,7 @@ mod simulation;
 #[cfg(test)]
 mod suite;
 mod tail;
+mod times;
 mod writer;
 
 use std::pin::Pin;
@@ -47,10 +49,11 @@ pub use embedded::EmbeddedLog;
 pub use error::LogError;
 pub use event_id::{EventId, EventIds, ForeignEventId, Position, StreamId, Verified};
 pub use log::{
-    Appended, Class, Entry, Event, Lag, Lost, Opened, Orphan, StreamKind, StreamLog, StreamRef,
-    Swept,
+    Appended, Class, Entry, Event, Lag, Lost, NOTE_BYTES, Opened, Orphan, StreamKind, StreamLog,
+    StreamRef, Swept,
 };
 pub use memory::{MemoryLog, Stats};
+pub use redis::{HOLD, Mode, Modes, RedisLog};
 pub use resume::Resume;
 pub use retain::Limits;
 pub use tail::{Next, Reader, Stop, Tail};

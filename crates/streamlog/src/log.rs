@@ -38,8 +38,8 @@ pub struct Opened {
     /// The stream.
     pub stream: StreamRef,
     /// The id of its beginning: for the priming event of revisions that have one (SSE-04). It can
-    /// be resumed from.
-    pub priming: EventId,
+    /// be resumed from. None while the store cannot be reached (EL-22).
+    pub priming: Option<EventId>,
 }
 
 /// What an event is, as far as waiting for a standalone stream is concerned.
@@ -69,8 +69,9 @@ pub struct Event {
 /// One event of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// Its id.
-    pub id: EventId,
+    /// Its id. None for one that went out while the store could not be reached (EL-22): the client
+    /// keeps the id it has, and comes back to the last event that is safe.
+    pub id: Option<EventId>,
     /// Its number in the stream, from 1.
     pub seq: u64,
     /// The bytes of one JSON-RPC message.
@@ -119,6 +120,8 @@ pub struct Orphan {
     pub stream: StreamRef,
     /// The raw id tokens of its requests.
     pub requests: Vec<Bytes>,
+    /// What its writer noted last.
+    pub note: Option<Bytes>,
 }
 
 /// What a sweep found.
@@ -129,6 +132,9 @@ pub struct Swept {
     /// Questions whose time to be delivered is over or that had to make room; named once.
     pub lost: Vec<Lost>,
 }
+
+/// The most that [`StreamLog::note`] keeps.
+pub const NOTE_BYTES: usize = 4096;
 
 /// The event log of resumable streams.
 pub trait StreamLog: Debug + Send + Sync + 'static {
@@ -144,12 +150,24 @@ pub trait StreamLog: Debug + Send + Sync + 'static {
     /// forget to end one.
     fn open<'a>(&'a self, session: &'a SessionKey, kind: StreamKind) -> Pending<'a, Opened>;
 
-    /// Appends events to a POST stream, all or none; they are visible when this returns.
+    /// Appends events to a POST stream, all or none; they are visible when this returns. Without
+    /// events it only keeps what was noted.
     fn append<'a>(&'a self, stream: &'a StreamRef, events: Vec<Bytes>) -> Pending<'a, Appended>;
 
     /// Ends a POST stream, with a last event or (a cancelled call) without, exactly once: whoever
     /// comes later gets [`LogError::Ended`].
     fn finish<'a>(&'a self, stream: &'a StreamRef, last: Option<Bytes>) -> Pending<'a, Appended>;
+
+    /// Notes what somebody else needs to go on with the call of a POST stream, should its writer
+    /// go away: at most [`NOTE_BYTES`], of which the log understands nothing. It is kept with the
+    /// next append or end, both or neither, in place of the one before; empty or too large, it
+    /// only takes that away.
+    fn note<'a>(&'a self, stream: &'a StreamRef, note: Bytes) -> Pending<'a, ()>;
+
+    /// The caller is the writer of an orphaned POST stream from now on: nobody else is told to end
+    /// it. False when it has ended, has a writer, or is not to be had here. Its note stays until
+    /// there is another. Use [`Writer::claim`](crate::Writer::claim).
+    fn claim<'a>(&'a self, stream: &'a StreamRef) -> Pending<'a, bool>;
 
     /// Notes that the writer of a POST stream is gone; nothing happens if the stream has ended.
     /// Never waits, because writers end in `drop`.

@@ -9,14 +9,16 @@ use bytes::Bytes;
 use dashmap::DashMap;
 use tokio::time::timeout;
 use vestibule_store::{Sealer, SessionKey};
+use vestibule_terms::mutation;
 
-use crate::event_id::Verified;
-use crate::held::{Held, Shared};
+use crate::event_id::{StreamId, Verified};
+use crate::held::{Held, Outlet, Shared};
 use crate::log::{
     Appended, Entry, Event, Lost, Opened, Orphan, StreamKind, StreamLog, StreamRef, Swept, gone,
 };
 use crate::resume::Resume;
 use crate::retain::Limits;
+use crate::session_log::{Attached, Moment, SessionLog};
 use crate::tail::{MemoryTail, Reader, Stop};
 use crate::{LogError, Pending};
 
@@ -44,7 +46,7 @@ pub struct MemoryLog {
 impl MemoryLog {
     /// An empty log whose ids are minted under the keys of `sealer`.
     pub fn new(sealer: Sealer, limits: Limits) -> Self {
-        Self::over(Shared::new(sealer, limits, None))
+        Self::over(Shared::new(sealer, limits, Outlet::Nowhere))
     }
 
     /// An empty log with what its sessions share.
@@ -71,6 +73,12 @@ impl MemoryLog {
         Arc::clone(&held.or_insert_with(|| Held::new(session.clone(), &self.shared)))
     }
 
+    /// Takes that session's log out, unless there is another one in its place.
+    pub(crate) fn drop_session(&self, held: &Arc<Held>) {
+        self.sessions
+            .remove_if(&held.session, |_, known| Arc::ptr_eq(known, held));
+    }
+
     /// What it holds now.
     pub fn stats(&self) -> Stats {
         let mut stats = Stats {
@@ -87,8 +95,8 @@ impl MemoryLog {
         stats
     }
 
-    fn find(&self, session: &SessionKey) -> Result<Arc<Held>, LogError> {
-        self.shared.lookups.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn find(&self, session: &SessionKey) -> Result<Arc<Held>, LogError> {
+        self.shared.count_lookup();
         let held = self.sessions.get(session).map(|held| Arc::clone(&held));
         held.ok_or(LogError::Gone)
     }
@@ -100,11 +108,31 @@ impl MemoryLog {
 
     fn attach_now(&self, stream: &StreamRef, after: u64) -> Result<Reader, LogError> {
         let held = self.find(&stream.session)?;
-        let attached = held.with(|log, at| log.attach(stream.id, after, at))?;
+        self.attach_to(&held, stream.id, |log, at| log.attach(stream.id, after, at))
+    }
+
+    /// Whoever's id it is: for a seeded bug.
+    pub(crate) fn swapped(&self, last_event_id: &str) -> Option<SessionKey> {
+        if !mutation::on("swap-tenant") {
+            return None;
+        }
+        let ours = |session: &SessionKey| self.shared.ids.verify(session, last_event_id).is_ok();
+        let mut all = self.sessions.iter().map(|held| held.key().clone());
+        all.find(ours)
+    }
+
+    /// A reader of that stream, attached in this way.
+    pub(crate) fn attach_to(
+        &self,
+        held: &Arc<Held>,
+        id: StreamId,
+        attach: impl FnOnce(&mut SessionLog, Moment) -> Result<Attached, LogError>,
+    ) -> Result<Reader, LogError> {
+        let attached = held.with(attach)?;
         let patience = self.shared.limits.handoff;
         Ok(Box::new(MemoryTail::new(
-            held,
-            stream.clone(),
+            Arc::clone(held),
+            held.stream(id),
             attached,
             patience,
         )))
@@ -123,6 +151,8 @@ impl MemoryLog {
     }
 
     fn resume_now(&self, session: &SessionKey, last_event_id: &str) -> Result<Resume, LogError> {
+        let swapped = self.swapped(last_event_id);
+        let session = swapped.as_ref().unwrap_or(session);
         let Ok(verified) = self.shared.ids.verify(session, last_event_id) else {
             return Ok(Resume::Foreign);
         };
@@ -186,6 +216,18 @@ impl StreamLog for MemoryLog {
         done(self.append_now(stream, last.into_iter().collect(), true))
     }
 
+    fn note<'a>(&'a self, stream: &'a StreamRef, note: Bytes) -> Pending<'a, ()> {
+        let held = self.find(&stream.session);
+        done(held.and_then(|held| held.with(|log, _| log.note(stream.id, note))))
+    }
+
+    fn claim<'a>(&'a self, stream: &'a StreamRef) -> Pending<'a, bool> {
+        let held = self.find(&stream.session);
+        done(Ok(held.is_ok_and(|held| {
+            held.with(|log, at| log.claim(stream.id, at))
+        })))
+    }
+
     fn abandon(&self, stream: &StreamRef) {
         if let Ok(held) = self.find(&stream.session) {
             held.with(|log, at| log.abandon(stream.id, at));
@@ -229,7 +271,7 @@ impl StreamLog for MemoryLog {
             let events = held.with(|log, at| log.read(stream.id, after, max, at));
             events
                 .into_iter()
-                .map(|(position, payload)| held.entry(&position, payload))
+                .map(|(position, payload)| held.entry(&position, payload, true))
                 .collect()
         }))
     }
@@ -243,6 +285,13 @@ impl StreamLog for MemoryLog {
     }
 
     fn sweep(&self) -> Pending<'_, Swept> {
+        done(Ok(self.swept()))
+    }
+}
+
+impl MemoryLog {
+    /// Ends what is over.
+    pub(crate) fn swept(&self) -> Swept {
         let mut swept = Swept::default();
         for held in self.held() {
             let (orphans, lost) = held.with(|log, at| {
@@ -250,9 +299,10 @@ impl StreamLog for MemoryLog {
                 (log.orphans(), log.take_lost())
             });
             let orphans = orphans.into_iter();
-            swept.orphans.extend(orphans.map(|(id, requests)| Orphan {
-                stream: held.stream(id),
-                requests,
+            swept.orphans.extend(orphans.map(|left| Orphan {
+                stream: held.stream(left.id),
+                requests: left.requests,
+                note: left.note,
             }));
             let lost = lost.into_iter();
             swept.lost.extend(lost.map(|question| Lost {
@@ -263,7 +313,7 @@ impl StreamLog for MemoryLog {
         self.shared
             .tenants
             .retain(|_, tenant| Arc::strong_count(tenant) > 1);
-        done(Ok(swept))
+        swept
     }
 }
 

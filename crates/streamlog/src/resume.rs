@@ -99,6 +99,19 @@ pub(crate) enum Decision {
     StandaloneGone,
 }
 
+impl Decision {
+    /// Whether the client is told that it lacks something.
+    pub(crate) fn is_loss(self) -> bool {
+        match self {
+            Decision::Replay | Decision::Ending | Decision::Finished => false,
+            Decision::Unknown
+            | Decision::LostPost
+            | Decision::StandaloneGap { .. }
+            | Decision::StandaloneGone => true,
+        }
+    }
+}
+
 /// Which outcome a position of this session leads to.
 pub(crate) fn decide(position: &Position, remembered: Option<Remembered<'_>>) -> Decision {
     let standalone = position.stream.is_standalone();

@@ -5,7 +5,9 @@
 //! lock.
 
 mod journal;
+mod note;
 mod readers;
+mod remote;
 mod room;
 
 use std::collections::HashMap;
@@ -25,8 +27,11 @@ use crate::resume::{Decision, Remembered, decide};
 use crate::retain::{Limits, Move, Place, Rank};
 use crate::ring::{Ring, UNWRITTEN};
 use crate::tail::Stop;
+use note::Noted;
+use remote::Remote;
 
 pub(crate) use journal::{Header, Journal, Note, Restored};
+pub(crate) use remote::{Answer, Arrival, Batch, Errand, Item, Past, Record, Role, Wanted};
 
 /// When an operation happens, and its place in the order of all operations.
 #[derive(Debug, Clone, Copy)]
@@ -54,6 +59,7 @@ struct Slot {
 struct Stream {
     epoch: u32,
     requests: Vec<Bytes>,
+    note: Noted,
     ring: Ring,
     ended: Option<Instant>,
     abandoned: bool,
@@ -71,6 +77,8 @@ struct Stream {
     end_written: u64,
     /// What the disk has of it.
     saved: journal::Saved,
+    /// What the store of several replicas has of it.
+    remote: Option<Remote>,
 }
 
 impl Stream {
@@ -85,6 +93,7 @@ impl Stream {
         Self {
             epoch,
             requests,
+            note: Noted::default(),
             ring,
             ended: None,
             abandoned: false,
@@ -97,6 +106,7 @@ impl Stream {
             place: None,
             end_written: 0,
             saved,
+            remote: None,
         }
     }
 
@@ -140,6 +150,8 @@ pub(crate) enum Step {
     Event {
         position: Position,
         payload: Bytes,
+        /// Whether it has an id.
+        safe: bool,
     },
     Gap,
     Finished,
@@ -171,6 +183,14 @@ pub(crate) struct Beginning {
     pub(crate) requests: Vec<Bytes>,
 }
 
+/// A stream whose writer is gone.
+#[derive(Debug)]
+pub(crate) struct Left {
+    pub(crate) id: StreamId,
+    pub(crate) requests: Vec<Bytes>,
+    pub(crate) note: Option<Bytes>,
+}
+
 #[derive(Debug)]
 pub(crate) struct SessionLog {
     limits: Limits,
@@ -182,11 +202,15 @@ pub(crate) struct SessionLog {
     listeners: Vec<StreamId>,
     bytes: usize,
     forgotten: bool,
+    /// Only this replica has forgotten it.
+    retired: bool,
     /// Questions that will not be delivered and have not been handed out yet.
     lost: Vec<Arc<str>>,
     moves: Vec<Move>,
     /// Where there is a disk.
     journal: Option<Journal>,
+    /// Where there are several replicas.
+    outbox: Option<remote::Outbox>,
 }
 
 impl SessionLog {
@@ -200,9 +224,11 @@ impl SessionLog {
             listeners: Vec::new(),
             bytes: 0,
             forgotten: false,
+            retired: false,
             lost: Vec::new(),
             moves: Vec::new(),
             journal: None,
+            outbox: None,
         }
     }
 
@@ -223,18 +249,39 @@ impl SessionLog {
         std::mem::take(&mut self.lost)
     }
 
-    pub(crate) fn orphans(&self) -> Vec<(StreamId, Vec<Bytes>)> {
+    pub(crate) fn orphans(&self) -> Vec<Left> {
         let orphaned = |stream: &&Stream| stream.abandoned && stream.ended.is_none();
         let streams = self.streams.iter().filter(|(_, stream)| orphaned(stream));
         streams
-            .map(|(id, stream)| (*id, stream.requests.clone()))
+            .map(|(id, stream)| Left {
+                id: *id,
+                requests: stream.requests.clone(),
+                note: stream.note.latest().cloned(),
+            })
             .collect()
+    }
+
+    /// The requests of a stream whose writer is gone, and its last note.
+    pub(crate) fn left_by(&self, id: StreamId) -> (Vec<Bytes>, Option<Bytes>) {
+        let note = self
+            .streams
+            .get(&id)
+            .and_then(|stream| stream.note.latest());
+        (self.requests(id), note.cloned())
     }
 
     pub(crate) fn requests(&self, id: StreamId) -> Vec<Bytes> {
         self.streams
             .get(&id)
             .map_or(vec![], |stream| stream.requests.clone())
+    }
+
+    /// Another standalone stream than that one: for a seeded bug.
+    pub(crate) fn another_standalone(&self, id: StreamId) -> Option<StreamId> {
+        let mut others = self.streams.keys().filter(|other| other.is_standalone());
+        others
+            .find(|other| id.is_standalone() && **other != id)
+            .copied()
     }
 
     /// The wake-up of a stream, for those who wait for its reader.
@@ -321,13 +368,17 @@ impl SessionLog {
             key_id,
             requests,
         } = beginning;
-        let origin = [&id.as_bytes()[..], &epoch.to_be_bytes()].concat();
-        let ring = Ring::new(key, &origin);
-        let (ring, saved) = match &self.journal {
-            Some(journal) => (ring.on_disk(), journal.begin(key_id)),
-            None => (ring, journal::Saved::default()),
-        };
-        let stream = Stream::new(epoch, requests, ring, saved, at.now);
+        let mut ring = Ring::new(key, &remote::origin(id, epoch));
+        let (mut saved, mut shared) = (journal::Saved::default(), None);
+        if let Some(journal) = &self.journal {
+            saved = journal.begin(key_id);
+            ring = ring.on_disk();
+        } else if self.is_stored(id) {
+            ring = ring.on_disk();
+            shared = Some(Remote::begin(key_id, ring.top_chain(), at.now));
+        }
+        let mut stream = Stream::new(epoch, requests, ring, saved, at.now);
+        stream.remote = shared;
         let start = position(id, epoch, 0, stream.ring.top_chain());
         self.streams.insert(id, stream);
         self.note_stream(id);
@@ -362,19 +413,28 @@ impl SessionLog {
         if id.is_standalone() {
             return Err(LogError::Standalone);
         }
-        let limits = self.limits;
+        let (limits, on_disk) = (self.limits, self.journal.is_some());
         let stream = self.streams.get_mut(&id).ok_or(LogError::Gone)?;
+        if !stream.is_own() {
+            return Err(LogError::Gone);
+        }
         if stream.ended.is_some() {
             return Err(LogError::Ended);
         }
         for payload in events {
             stream.ring.push(payload, at.turn);
         }
+        stream.note.appended(stream.ring.top());
+        if stream.remote.is_none() {
+            stream.note.safe(stream.ring.top());
+        }
         stream.ring.fit(limits.stream_events, limits.stream_bytes);
         stream.active = at.now;
         if end {
             stream.ended = Some(at.now);
-            stream.end_written = self.journal.as_ref().map_or(0, |_| UNWRITTEN);
+            let written_down = on_disk || stream.remote.is_some();
+            stream.note.over();
+            stream.end_written = if written_down { UNWRITTEN } else { 0 };
         }
         stream.wake.notify_waiters();
         let appended = stream.appended(at.settled);
@@ -383,8 +443,32 @@ impl SessionLog {
         Ok(appended)
     }
 
+    /// Takes a note of the stream's writer, to be kept with the next append.
+    pub(crate) fn note(&mut self, id: StreamId, note: Bytes) -> Result<(), LogError> {
+        self.check_alive()?;
+        let stream = self.streams.get_mut(&id).ok_or(LogError::Gone)?;
+        if stream.ended.is_some() {
+            return Err(LogError::Ended);
+        }
+        stream.note.coming(note);
+        Ok(())
+    }
+
+    /// The caller is the writer of that orphaned stream from now on; false when it needs none.
+    pub(crate) fn claim(&mut self, id: StreamId, at: Moment) -> bool {
+        let stream = self.streams.get_mut(&id).filter(|stream| stream.is_own());
+        let orphaned = stream.filter(|stream| stream.abandoned && stream.ended.is_none());
+        let Some(stream) = orphaned.filter(|_| !self.forgotten) else {
+            return false;
+        };
+        stream.abandoned = false;
+        stream.active = at.now;
+        stream.wake.notify_waiters();
+        true
+    }
+
     pub(crate) fn abandon(&mut self, id: StreamId, at: Moment) {
-        if let Some(stream) = self.streams.get_mut(&id) {
+        if let Some(stream) = self.streams.get_mut(&id).filter(|stream| stream.is_own()) {
             stream.abandoned = true;
             stream.active = at.now; // however quiet it was, there is time to write its end
             stream.wake.notify_waiters();

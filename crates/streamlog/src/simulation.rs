@@ -25,10 +25,10 @@ const SEEDS: u64 = 256;
 const STEPS: usize = 150;
 
 /// A small generator of its own (splitmix64), so that a seed means the same everywhere.
-struct Dice(u64);
+pub(crate) struct Dice(pub(crate) u64);
 
 impl Dice {
-    fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
         let mut mixed = self.0;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
@@ -36,7 +36,7 @@ impl Dice {
         usize::try_from((mixed ^ (mixed >> 31)) % bound as u64).unwrap()
     }
 
-    fn pick<'a, T>(&mut self, all: &'a mut [T]) -> Option<&'a mut T> {
+    pub(crate) fn pick<'a, T>(&mut self, all: &'a mut [T]) -> Option<&'a mut T> {
         if all.is_empty() {
             None
         } else {
@@ -215,7 +215,7 @@ impl World {
         };
         let opened = writer.opened().clone();
         let reader = self.log.attach(&opened.stream, 0).await.unwrap();
-        let client = Client::new(opened.stream, opened.priming, reader);
+        let client = Client::new(opened.stream, opened.priming.unwrap(), reader);
         self.posts.push(Post {
             writer: Some(writer),
             written: vec![],
@@ -229,7 +229,7 @@ impl World {
         };
         let reader = self.log.attach(&opened.stream, 0).await.unwrap();
         self.standalone
-            .push(Client::new(opened.stream, opened.priming, reader));
+            .push(Client::new(opened.stream, opened.priming.unwrap(), reader));
     }
 
     async fn write(&mut self) {
@@ -421,7 +421,7 @@ async fn read(client: &mut Client, count: usize) -> bool {
             return client.told_of_loss;
         };
         match next.unwrap() {
-            Next::Event(entry) => client.had.push((entry.id, entry.payload)),
+            Next::Event(entry) => client.had.push((entry.id.unwrap(), entry.payload)),
             Next::Gap => {
                 client.told_of_loss = true;
                 if !standalone {

@@ -24,6 +24,9 @@ pub enum Stop {
     Slow,
     /// The gateway wants the connection closed (drain, polling): the client will resume.
     Planned,
+    /// The store cannot be reached, and this stream must not go on without it (EL-22):
+    /// `retry: 5000`.
+    Away,
     /// The session has ended, or the stream's memory has.
     Forgotten,
 }
@@ -33,6 +36,7 @@ impl Stop {
     pub const fn retry(self) -> Option<Duration> {
         match self {
             Stop::Evicted => Some(Duration::from_secs(30)),
+            Stop::Away => Some(Duration::from_secs(5)),
             Stop::Slow | Stop::Planned => Some(Duration::from_secs(1)),
             Stop::Superseded | Stop::Forgotten => None,
         }
@@ -45,6 +49,7 @@ impl Stop {
             Stop::Evicted => "evicted",
             Stop::Slow => "slow",
             Stop::Planned => "planned",
+            Stop::Away => "away",
             Stop::Forgotten => "forgotten",
         }
     }
@@ -67,6 +72,8 @@ pub enum Next {
     Orphaned {
         /// Their raw id tokens.
         requests: Vec<Bytes>,
+        /// What the writer noted last.
+        note: Option<Bytes>,
     },
     /// Close the connection.
     Stopped(Stop),
@@ -131,19 +138,22 @@ impl MemoryTail {
     }
 
     async fn wait_for_next(&self) -> Result<Next, LogError> {
+        let _asking = Asking(self);
         loop {
             let woken = self.wake.notified();
             tokio::pin!(woken);
             woken.as_mut().enable();
             match self.step() {
-                Step::Event { position, payload } => {
-                    return Ok(Next::Event(self.held.entry(&position, payload)));
-                }
+                Step::Event {
+                    position,
+                    payload,
+                    safe,
+                } => return Ok(Next::Event(self.held.entry(&position, payload, safe))),
                 Step::Gap => return Ok(Next::Gap),
                 Step::Finished => return Ok(Next::Finished),
                 Step::Orphaned => {
-                    let requests = self.held.with(|log, _| log.requests(self.stream.id));
-                    return Ok(Next::Orphaned { requests });
+                    let (requests, note) = self.held.with(|log, _| log.left_by(self.stream.id));
+                    return Ok(Next::Orphaned { requests, note });
                 }
                 Step::Stopped(stop) => return Ok(Next::Stopped(stop)),
                 Step::Wait => woken.await,
@@ -175,6 +185,19 @@ impl MemoryTail {
                 return Ok(stop);
             }
             woken.await;
+        }
+    }
+}
+
+/// A wait for the next event, however it ends.
+struct Asking<'a>(&'a MemoryTail);
+
+impl Drop for Asking<'_> {
+    fn drop(&mut self) {
+        let Self(tail) = self;
+        if tail.stream.id.is_standalone() && tail.held.is_shared() {
+            tail.held
+                .with(|log, _| log.sated(tail.stream.id, tail.number));
         }
     }
 }

@@ -32,6 +32,23 @@ impl Writer {
         })
     }
 
+    /// Becomes the writer of an orphaned stream; none when it has ended or has one.
+    pub fn claim<'a>(
+        log: &'a Arc<dyn StreamLog>,
+        stream: &'a StreamRef,
+    ) -> Pending<'a, Option<Writer>> {
+        Box::pin(async move {
+            let claimed = log.claim(stream).await?;
+            Ok(claimed.then(|| Writer {
+                log: Arc::clone(log),
+                opened: Opened {
+                    stream: stream.clone(),
+                    priming: None,
+                },
+            }))
+        })
+    }
+
     /// The stream, and the id of its beginning.
     pub fn opened(&self) -> &Opened {
         &self.opened
@@ -45,6 +62,11 @@ impl Writer {
     /// See [`StreamLog::append`].
     pub fn append(&self, events: Vec<Bytes>) -> Pending<'_, Appended> {
         self.log.append(&self.opened.stream, events)
+    }
+
+    /// See [`StreamLog::note`].
+    pub fn note(&self, note: Bytes) -> Pending<'_, ()> {
+        self.log.note(&self.opened.stream, note)
     }
 
     /// See [`StreamLog::room`].

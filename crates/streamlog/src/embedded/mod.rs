@@ -27,7 +27,7 @@ use vestibule_terms::Clock;
 pub(crate) use scribe::Scribe;
 
 use crate::Pending;
-use crate::held::Shared;
+use crate::held::{Outlet, Shared};
 use crate::log::{Appended, Entry, Event, Opened, StreamKind, StreamLog, StreamRef, Swept};
 use crate::memory::{MemoryLog, Stats};
 use crate::resume::Resume;
@@ -51,7 +51,7 @@ impl EmbeddedLog {
         clock: Arc<dyn Clock>,
     ) -> Arc<Self> {
         let scribe = Scribe::new(Arc::clone(disk), clock);
-        let shared = Shared::new(sealer.clone(), limits, Some(scribe));
+        let shared = Shared::new(sealer.clone(), limits, Outlet::Disk(scribe));
         let memory = Arc::new(MemoryLog::over(shared));
         restore::restore(&memory, contents, sessions, sealer);
         let log = Arc::new(Self {
@@ -136,6 +136,14 @@ impl StreamLog for EmbeddedLog {
         self.memory.finish(stream, last)
     }
 
+    fn note<'a>(&'a self, stream: &'a StreamRef, note: Bytes) -> Pending<'a, ()> {
+        self.memory.note(stream, note)
+    }
+
+    fn claim<'a>(&'a self, stream: &'a StreamRef) -> Pending<'a, bool> {
+        self.memory.claim(stream)
+    }
+
     fn abandon(&self, stream: &StreamRef) {
         self.memory.abandon(stream);
     }
@@ -190,7 +198,7 @@ impl StreamLog for EmbeddedLog {
 
 impl Source for EmbeddedLog {
     fn dump(&self, put: &mut dyn FnMut(Vec<Change>)) {
-        let Some(scribe) = &self.memory.shared().scribe else {
+        let Some(scribe) = self.memory.shared().scribe() else {
             return;
         };
         for held in self.memory.held() {

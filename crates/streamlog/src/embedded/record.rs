@@ -9,11 +9,11 @@ use bytes::Bytes;
 use tokio::time::Instant;
 use vestibule_store::{Change, Decoder, Encoder, SessionKey, Space};
 
-use super::scribe::Both;
 use crate::backlog::Noted;
 use crate::event_id::{Chain, StreamId};
 use crate::log::{Class, Event};
 use crate::session_log::{Header, Note};
+use crate::times::Both;
 
 const FORMAT: u8 = 1;
 
@@ -95,10 +95,15 @@ fn stream(session: &SessionKey, header: &Header, now: &Both) -> Vec<u8> {
         .list(header.requests.iter().map(|request| &request[..]))
         .number(header.top)
         .fixed(&header.chain);
-    match header.ended {
-        Some(ended) => record.byte(1).number(now.millis_of(ended)).finish(),
-        None => record.byte(0).finish(),
+    let (ended, note) = (header.ended, &header.note);
+    let mut record = record.byte(u8::from(ended.is_some()) | u8::from(note.is_some()) << 1);
+    if let Some(ended) = ended {
+        record = record.number(now.millis_of(ended));
     }
+    if let Some(note) = note {
+        record = record.bytes(note);
+    }
+    record.finish()
 }
 
 /// Reads a stream's number and record.
@@ -117,10 +122,15 @@ pub(super) fn stream_of(
         requests: fields.list()?,
         top: fields.number()?,
         chain: fields.fixed()?,
+        note: None,
         ended: None,
     };
-    if fields.byte()? == 1 {
+    let more = fields.byte()?;
+    if more & 1 == 1 {
         header.ended = Some(now.moment_of(fields.number()?));
+    }
+    if more & 2 == 2 {
+        header.note = Some(fields.bytes()?);
     }
     fields.end()?;
     Some((number, session, header))

@@ -11,13 +11,13 @@ use bytes::Bytes;
 use vestibule_store::{Change, Contents, Purpose, Sealer, SessionKey, Space};
 
 use super::record::{event_of, events_over, stream_of, stream_over, waiting_of, waiting_over};
-use super::scribe::Both;
 use crate::event_id::Chain;
 use crate::held::Held;
 use crate::log::Class;
 use crate::memory::MemoryLog;
 use crate::ring::Ring;
 use crate::session_log::{Header, Restored};
+use crate::times::Both;
 
 struct OnDisk {
     seq: u64,
@@ -32,7 +32,7 @@ pub(super) fn restore(
     sessions: impl IntoIterator<Item = SessionKey>,
     sealer: &Sealer,
 ) {
-    let Some(scribe) = &memory.shared().scribe else {
+    let Some(scribe) = memory.shared().scribe() else {
         return;
     };
     let held: HashMap<SessionKey, Arc<Held>> = sessions

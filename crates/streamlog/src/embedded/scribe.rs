@@ -3,14 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::time::Duration;
 
-use tokio::time::Instant;
 use vestibule_store::{Change, Disk, SessionKey};
 use vestibule_terms::Clock;
 
 use super::record;
 use crate::session_log::Note;
+use crate::times::Times;
 
 /// Numbers of one life of a process: as many as fit below the number of that life.
 const LIFE_BITS: u32 = 40;
@@ -68,38 +67,5 @@ impl Scribe {
 impl fmt::Debug for Scribe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("Scribe").field(&self.disk).finish()
-    }
-}
-
-/// The clock of the process and the one that outlives it.
-pub(super) struct Times(Arc<dyn Clock>);
-
-/// One reading of both.
-pub(super) struct Both {
-    instant: Instant,
-    unix_millis: u64,
-}
-
-impl Times {
-    pub(super) fn now(&self) -> Both {
-        Both {
-            instant: Instant::now(),
-            unix_millis: self.0.unix_millis(),
-        }
-    }
-}
-
-impl Both {
-    /// That moment, for the disk.
-    pub(super) fn millis_of(&self, moment: Instant) -> u64 {
-        let ago = self.instant.saturating_duration_since(moment).as_millis();
-        self.unix_millis
-            .saturating_sub(u64::try_from(ago).unwrap_or(u64::MAX))
-    }
-
-    /// That moment, from the disk.
-    pub(super) fn moment_of(&self, unix_millis: u64) -> Instant {
-        let ago = Duration::from_millis(self.unix_millis.saturating_sub(unix_millis));
-        self.instant.checked_sub(ago).unwrap_or(self.instant)
     }
 }

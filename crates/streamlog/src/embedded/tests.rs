@@ -126,7 +126,7 @@ async fn replayed(log: &Arc<EmbeddedLog>, last: &EventId) -> (Vec<(EventId, Byte
     let mut had = vec![];
     loop {
         match timeout(Duration::from_millis(300), reader.next()).await {
-            Ok(Ok(Next::Event(entry))) => had.push((entry.id, entry.payload)),
+            Ok(Ok(Next::Event(entry))) => had.push((entry.id.unwrap(), entry.payload)),
             Ok(other) => return (had, Some(other.unwrap())),
             Err(_nothing) => return (had, None),
         }
@@ -166,7 +166,7 @@ async fn res_03_a_finished_stream_is_replayed_by_the_next_process() {
     let folder = Folder::new();
     let opened = written(&folder, true).await;
     let log = reopened(&folder.killed());
-    let (had, end) = replayed(&log, &opened.priming).await;
+    let (had, end) = replayed(&log, opened.priming.as_ref().unwrap()).await;
     let mut expected = payloads(0..9);
     expected.push(Bytes::from("end"));
     assert_eq!((texts(&had), end), (expected.clone(), Some(Next::Finished)));
@@ -194,12 +194,13 @@ async fn el_15_a_stream_whose_process_died_gets_exactly_one_end() {
         &[mine()],
     );
     let requests = vec![Bytes::from_static(b"7")];
-    let (had, end) = replayed(&log, &opened.priming).await;
+    let (had, end) = replayed(&log, opened.priming.as_ref().unwrap()).await;
     assert_eq!(texts(&had), payloads(0..9));
     assert_eq!(
         end,
         Some(Next::Orphaned {
-            requests: requests.clone()
+            requests: requests.clone(),
+            note: None,
         })
     );
     let orphans = log.sweep().await.unwrap().orphans;
@@ -236,27 +237,27 @@ async fn res_07_no_id_is_used_twice_over_many_lives() {
         );
         assert_eq!(disk.life(), u64::from(life) + 1);
         let opened = log.open(&mine(), post()).await.unwrap();
-        ids.push(opened.priming.clone());
+        ids.push(opened.priming.clone().unwrap());
         log.append(&opened.stream, payloads(0..4)).await.unwrap();
         for orphan in log.sweep().await.unwrap().orphans {
             log.finish(&orphan.stream, Some(Bytes::from("lost")))
                 .await
                 .unwrap();
             let all = log.read(&orphan.stream, 4, 9).await.unwrap();
-            ids.extend(all.into_iter().map(|entry| entry.id));
+            ids.extend(all.into_iter().map(|entry| entry.id.unwrap()));
         }
         let standalone = log.open(&mine(), StreamKind::Standalone).await.unwrap();
-        ids.push(standalone.priming.clone());
+        ids.push(standalone.priming.clone().unwrap());
         publish(&log, &format!("note {life}")).await;
         let mut reader = log.attach(&standalone.stream, 0).await.unwrap();
-        ids.push(event(&mut reader).await.id);
+        ids.push(event(&mut reader).await.id.unwrap());
         settled(&disk).await;
         ids.extend(
             log.read(&opened.stream, 0, 9)
                 .await
                 .unwrap()
                 .into_iter()
-                .map(|e| e.id),
+                .map(|e| e.id.unwrap()),
         );
         left = left.killed();
     }
@@ -315,7 +316,10 @@ async fn get_05_what_waits_for_a_standalone_stream_waits_in_the_next_process() {
     settled(&disk).await;
 
     let log = reopened(&folder.killed());
-    let resumed = log.resume(&mine(), opened.priming.as_str()).await.unwrap();
+    let resumed = log
+        .resume(&mine(), opened.priming.as_ref().unwrap().as_str())
+        .await
+        .unwrap();
     let Resume::Replay { stream, after } = resumed else {
         panic!("{resumed:?}");
     };
@@ -355,7 +359,8 @@ async fn el_19_the_disk_has_what_memory_has() {
     assert_eq!(on_disk(&folder.killed()), (3, 6, 0));
     log.forget_session(&other).await.unwrap();
     assert_eq!(
-        log.resume(&other, foreign.priming.as_str()).await,
+        log.resume(&other, foreign.priming.as_ref().unwrap().as_str())
+            .await,
         Ok(Resume::NoSession)
     );
     publish(&log, "waits").await;
@@ -364,7 +369,10 @@ async fn el_19_the_disk_has_what_memory_has() {
     assert_eq!(on_disk(&left), (1, 3, 1));
 
     let log = reopened(&left);
-    let lost = log.resume(&mine(), opened.priming.as_str()).await.unwrap();
+    let lost = log
+        .resume(&mine(), opened.priming.as_ref().unwrap().as_str())
+        .await
+        .unwrap();
     assert!(matches!(lost, Resume::LostPost { .. }), "{lost:?}");
     drop(log);
     let nobody = left.killed();
@@ -405,7 +413,13 @@ async fn a_stream_lives_as_long_as_its_key_is_configured() {
         Limits::default(),
         &[mine()],
     );
-    assert_eq!(replayed(&log, &opened.priming).await.0.len(), 10);
+    assert_eq!(
+        replayed(&log, opened.priming.as_ref().unwrap())
+            .await
+            .0
+            .len(),
+        10
+    );
     drop((log, _disk));
     let gone = ring(&[("k2", 2)]);
     let (log, _disk) = open(
@@ -414,7 +428,10 @@ async fn a_stream_lives_as_long_as_its_key_is_configured() {
         Limits::default(),
         &[mine()],
     );
-    let outcome = log.resume(&mine(), opened.priming.as_str()).await.unwrap();
+    let outcome = log
+        .resume(&mine(), opened.priming.as_ref().unwrap().as_str())
+        .await
+        .unwrap();
     assert!(
         matches!(outcome, Resume::StandaloneGap { .. }),
         "{outcome:?}"
@@ -480,7 +497,7 @@ async fn el_08_a_kill_between_any_two_operations_loses_nothing_that_was_seen() {
 async fn read_all(mut reader: Reader, watched: Arc<Watched>) {
     while let Next::Event(entry) = reader.next().await.unwrap() {
         let mut had = watched.had.lock().unwrap();
-        had.push((entry.id, entry.payload));
+        had.push((entry.id.unwrap(), entry.payload));
     }
 }
 
@@ -495,7 +512,7 @@ async fn after_a_kill(
     let folder = Folder::new();
     std::fs::write(folder.path().join(DATA), image).unwrap();
     let log = reopened(&folder);
-    let (all, end) = replayed(&log, &opened.priming).await;
+    let (all, end) = replayed(&log, opened.priming.as_ref().unwrap()).await;
     assert!(
         all.len() >= seen.len(),
         "{moment}: {} of {}",
@@ -543,7 +560,10 @@ async fn an_unfinished_stream_is_the_same_stream_afterwards() {
     let folder = Folder::new();
     let opened = written(&folder, false).await;
     let log = reopened(&folder.killed());
-    let outcome = log.resume(&mine(), opened.priming.as_str()).await.unwrap();
+    let outcome = log
+        .resume(&mine(), opened.priming.as_ref().unwrap().as_str())
+        .await
+        .unwrap();
     let stream: StreamRef = opened.stream.clone();
     assert_eq!(outcome, Resume::Replay { stream, after: 0 });
 }

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicU64;
 use bytes::Bytes;
 use tokio::time::Instant;
 
+use super::note::Noted as ResumeNote;
 use super::{Moment, SessionLog, Stream, next_number};
 use crate::backlog::{Backlog, Noted};
 use crate::event_id::{Chain, StreamId};
@@ -28,6 +29,7 @@ pub(crate) struct Header {
     /// The name of the key its chain is made with.
     pub(crate) key_id: Arc<str>,
     pub(crate) requests: Vec<Bytes>,
+    pub(crate) note: Option<Bytes>,
     pub(crate) ended: Option<Instant>,
     /// The newest event and its chain, for when no event is kept.
     pub(crate) top: u64,
@@ -67,8 +69,9 @@ pub(super) struct Saved {
     /// The first event it has, or the next to come, and the last.
     first: u64,
     top: u64,
-    /// Whether its header has been written, with the end, and as one without events.
-    header: Option<(bool, bool)>,
+    /// Whether its header has been written, with the end, as one without events, and with which
+    /// note.
+    header: Option<(bool, bool, u64)>,
 }
 
 /// The notes of a session that have not been handed over yet.
@@ -140,6 +143,10 @@ impl SessionLog {
 
     /// Notes what of that stream the disk does not have.
     pub(super) fn note_stream(&mut self, id: StreamId) {
+        if self.outbox.is_some() {
+            self.compare(id);
+            return;
+        }
         let (Some(journal), Some(stream)) = (&mut self.journal, self.streams.get_mut(&id)) else {
             return;
         };
@@ -201,11 +208,12 @@ impl SessionLog {
             key_id: header.key_id,
             first: ring.first(),
             top: ring.top(),
-            header: Some((header.ended.is_some(), ring.is_cleared())),
+            header: Some((header.ended.is_some(), ring.is_cleared(), 0)),
         };
         let stream = Stream {
             abandoned: header.ended.is_none() && !id.is_standalone(),
             ended: header.ended,
+            note: ResumeNote::taken_back(ring.top(), header.note),
             ..Stream::new(header.epoch, header.requests, ring, saved, at.now)
         };
         self.streams.insert(id, stream);
@@ -239,6 +247,7 @@ impl Stream {
             epoch: self.epoch,
             key_id: Arc::clone(&self.saved.key_id),
             requests: self.requests.clone(),
+            note: self.note.latest().cloned(),
             ended: self.ended,
             top: self.ring.top(),
             chain: self.ring.top_chain(),
@@ -247,7 +256,11 @@ impl Stream {
 
     fn note_difference(&mut self, id: StreamId, notes: &mut Vec<Note>) {
         let (number, first) = (self.saved.number, self.ring.first());
-        let header = (self.ended.is_some(), self.ring.is_cleared());
+        let header = (
+            self.ended.is_some(),
+            self.ring.is_cleared(),
+            self.note.version(),
+        );
         if self.saved.header != Some(header) {
             let header = self.header(id);
             notes.push(Note::Stream { number, header });

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use vestibule_terms::mutation;
+
 use super::{Attached, Moment, SessionLog, Slot, Step, position};
 use crate::LogError;
 use crate::event_id::StreamId;
@@ -76,11 +78,13 @@ impl SessionLog {
             stream.active = at.now;
             self.leave_listeners(id);
         }
+        self.drop_if_unread(id);
     }
 
     fn leave_listeners(&mut self, id: StreamId) {
         let was_newest = self.listeners.last() == Some(&id);
         self.listeners.retain(|listener| *listener != id);
+        self.delisted(id);
         if was_newest {
             self.wake_newest_listener();
         }
@@ -128,27 +132,35 @@ impl SessionLog {
             slot.cursor = stream.ring.first() - 1;
             return Step::Gap;
         }
-        if let Some(next) = stream.ring.after(slot.cursor) {
+        let cursor = slot.cursor;
+        if stream.is_diverged() {
+            return Step::Gap;
+        }
+        if let Some(next) = stream.ring.after(cursor) {
             let written = next.written;
             if written > at.settled {
-                return Step::Unsettled(written);
+                return self.unsettled(id, written, at);
             }
-            return self.take(id, at);
+            return self.take(id, true, at);
         }
         if stream.ended.is_some() && stream.end_written > at.settled {
-            return Step::Unsettled(stream.end_written);
+            let written = stream.end_written;
+            return self.unsettled(id, written, at);
         }
         if stream.ended.is_some() {
             return Step::Finished;
         }
-        if stream.abandoned {
+        if stream.abandoned && !mutation::on("forget-terminal") {
             return Step::Orphaned;
+        }
+        if self.outbox.is_some() {
+            return self.take_from_store(id, number);
         }
         self.take_from_backlog(id, at)
     }
 
     /// Moves the reader of that stream on by one event.
-    fn take(&mut self, id: StreamId, at: Moment) -> Step {
+    pub(super) fn take(&mut self, id: StreamId, safe: bool, at: Moment) -> Step {
         let Some(stream) = self.streams.get_mut(&id) else {
             return Step::Wait;
         };
@@ -165,7 +177,11 @@ impl SessionLog {
         stream.active = at.now;
         stream.wake.notify_waiters();
         self.settle(id);
-        Step::Event { position, payload }
+        Step::Event {
+            position,
+            payload,
+            safe,
+        }
     }
 
     /// What waits gets its place on the newest standalone stream in the moment it is taken.
@@ -189,6 +205,6 @@ impl SessionLog {
             self.settle(id);
             return Step::Unsettled(UNWRITTEN); // its place goes to the disk first
         }
-        self.take(id, at)
+        self.take(id, true, at)
     }
 }

@@ -101,8 +101,10 @@ impl SessionLog {
     }
 
     pub(super) fn remove(&mut self, id: StreamId) {
+        self.delisted(id);
         if let Some(mut stream) = self.streams.remove(&id) {
             self.note_removal(&stream.saved);
+            self.removed_here(id, &stream);
             stream.wake.notify_waiters();
             self.bytes -= stream.charged;
             if let Some(from) = stream.place.take() {

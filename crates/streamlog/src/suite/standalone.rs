@@ -157,7 +157,7 @@ pub(crate) async fn res_05_an_expired_standalone_stream_begins_anew(make: Make<'
         "open until now"
     );
     assert!(matches!(
-        world.resume(&opened.priming).await,
+        world.resume(opened.priming.as_ref().unwrap()).await,
         Resume::StandaloneGap { after: 1, .. }
     ));
     advance(MINUTE * 10).await;
@@ -177,7 +177,9 @@ pub(crate) async fn a_key_that_rotated_out_is_a_gap_of_the_standalone_stream(mak
     let (opened, reader) = world.standalone().await;
     drop(reader);
     sealer.rotate(keyring("k2", 2));
-    let Resume::StandaloneGap { stream, after: 0 } = world.resume(&opened.priming).await else {
+    let Resume::StandaloneGap { stream, after: 0 } =
+        world.resume(opened.priming.as_ref().unwrap()).await
+    else {
         panic!("a gap, not a forgery");
     };
     world.publish("a").await;
