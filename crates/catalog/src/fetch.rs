@@ -138,6 +138,7 @@ impl Enumeration {
             deadline,
             record: Record::default(),
             inlet: Some(Arc::clone(&self.inlet)),
+            continues: None,
         }
     }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use vestibule_exchange::{
-    BoxFuture, Connector, Events, Final, Outbound, Profile, QuestionRef, RpcError, SessionKey,
+    BoxFuture, Capabilities, Connector, Events, Final, Inlet, Outbound, Profile, QuestionRef,
+    RpcError, SessionKey,
 };
 use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
 use vestibule_terms::plan::Visibility;
@@ -123,6 +124,16 @@ impl Connector for Fake {
 
     fn answer(&self, _: QuestionRef, _: Draft) -> BoxFuture<Result<(), RpcError>> {
         Box::pin(async { Ok(()) })
+    }
+
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        _capabilities: Arc<Capabilities>,
+        _inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>> {
+        self.answer(to, answer)
     }
 
     fn notify(&self, _: SessionKey, _: Draft) -> BoxFuture<()> {

@@ -9,6 +9,7 @@ use vestibule_terms::{
 };
 
 use crate::capability::Capabilities;
+use crate::continuation::Continuation;
 use crate::inlet::Inlet;
 
 /// Names one legacy client session to the rooms below the session room. Not a credential: whoever
@@ -115,6 +116,8 @@ pub struct Call {
     pub deadline: Deadline,
     /// Where that goes which belongs to no call, for private upstream sessions (legacy clients).
     pub inlet: Option<Arc<dyn Inlet>>,
+    /// What this call goes on with; none for one that begins here.
+    pub continues: Option<Arc<Continuation>>,
 }
 
 impl fmt::Debug for Call {

@@ -10,6 +10,7 @@ use vestibule_terms::{Deadline, Era, Method, Record, Revision, TenantId, Upstrea
 use crate::BoxFuture;
 use crate::call::{LogLevel, SessionKey};
 use crate::capability::Capabilities;
+use crate::continuation::Continuation;
 use crate::error_map::RpcError;
 use crate::event::Events;
 use crate::inlet::Inlet;
@@ -59,6 +60,8 @@ pub struct Outbound {
     pub record: Record,
     /// Where messages of a private session go that belong to no call.
     pub inlet: Option<Arc<dyn Inlet>>,
+    /// What it goes on with: then nothing is sent, and the message only says what it is about.
+    pub continues: Option<Arc<Continuation>>,
 }
 
 impl fmt::Debug for Outbound {
@@ -111,6 +114,16 @@ pub trait Connector: Send + Sync + 'static {
     /// Brings the client's answer (a response message) to the upstream that asked. The message's
     /// id is the client side's; the connector writes the upstream's.
     fn answer(&self, to: QuestionRef, answer: Draft) -> BoxFuture<Result<(), RpcError>>;
+
+    /// The same from a process that the upstream did not ask: on the session that `inlet` recalls of
+    /// a client that can do `capabilities`. Delivered at most once a call; identical bytes may be brought again after a crash.
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        capabilities: Arc<Capabilities>,
+        inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>>;
 
     /// Sends a notification on every open upstream session of a client session
     /// (`roots/list_changed`); upstreams that did not negotiate it are left out.

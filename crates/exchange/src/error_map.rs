@@ -66,6 +66,14 @@ impl RpcError {
         )
     }
 
+    /// -31004 `outcome_unknown`: the process that ran the call is gone, and the upstream does not
+    /// remember it (EL-15).
+    pub fn lost(upstream: &UpstreamId) -> Self {
+        let message = "the call was lost; it may or may not have run";
+        let reason = "outcome_unknown";
+        Self::gateway(code::LOST, message, reason, Some(upstream), false)
+    }
+
     /// -31001 `outcome_unknown`: the connection was lost after the request may have run (SSE-13).
     pub fn outcome_unknown(upstream: &UpstreamId) -> Self {
         let message = format!(

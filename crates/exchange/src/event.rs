@@ -5,6 +5,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::Stream;
 use vestibule_frame::Draft;
 
@@ -38,6 +39,15 @@ pub enum Event {
     Paused {
         /// The `retry` it gave.
         retry: Option<Duration>,
+    },
+    /// How another process could go on with this call ([`Continuation`](crate::Continuation)): it
+    /// stands for everything said so far and, where `covers_next`, for the event after it too. Only
+    /// from upstreams whose events have ids.
+    Mark {
+        /// What the connector needs.
+        mark: Bytes,
+        /// Whether it must not be kept without the event that comes next.
+        covers_next: bool,
     },
     /// The end. Nothing follows.
     Final(Final),

@@ -1,8 +1,10 @@
 //! The way up for what belongs to no call: messages of an upstream session's standalone stream.
 
+use bytes::Bytes;
 use vestibule_frame::Draft;
 use vestibule_terms::{Method, UpstreamId};
 
+use crate::BoxFuture;
 use crate::call::LogLevel;
 use crate::question::Question;
 
@@ -33,4 +35,22 @@ pub enum Arrival {
 pub trait Inlet: Send + Sync + 'static {
     /// Takes one message of `upstream`.
     fn arrive(&self, upstream: &UpstreamId, arrival: Arrival);
+
+    /// What is written down of the session's session with `upstream`, whoever opened it. Nothing
+    /// where nothing is written down.
+    fn recall(&self, _upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    /// Writes down a session that was opened with `upstream`, in the place of `instead`, which was
+    /// of no use any more. What is written down now: where another process was faster, his; nothing
+    /// where it could not be written down.
+    fn remember(
+        &self,
+        _upstream: &UpstreamId,
+        record: Bytes,
+        _instead: Option<Bytes>,
+    ) -> BoxFuture<Option<Bytes>> {
+        Box::pin(std::future::ready(Some(record)))
+    }
 }

@@ -9,6 +9,7 @@
 //!
 //! - [`service`]: the seam between stages: a tower service from [`Call`] to [`Events`];
 //! - [`connector`]: the seam to upstreams, and [`inlet`]: the way up for what belongs to no call;
+//! - [`continuation`]: what another process began;
 //! - [`view`]: what a virtual server offers, for `initialize` and `server/discover`;
 //! - [`capability`]: what a client can do for a server;
 //! - [`error_map`]: how an error of one hop reads on the other.
@@ -16,6 +17,7 @@
 pub mod call;
 pub mod capability;
 pub mod connector;
+pub mod continuation;
 pub mod error_map;
 pub mod event;
 pub mod inlet;
@@ -26,6 +28,7 @@ pub mod view;
 pub use call::{Call, LogLevel, SessionKey};
 pub use capability::Capabilities;
 pub use connector::{Connector, Outbound, Profile, Sharing};
+pub use continuation::Continuation;
 pub use error_map::RpcError;
 pub use event::{Event, Events, Final};
 pub use inlet::{Arrival, Inlet};

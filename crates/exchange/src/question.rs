@@ -14,8 +14,10 @@ pub struct QuestionRef {
     pub upstream: UpstreamId,
     /// The upstream session it asked on.
     pub sharing: Sharing,
-    /// The upstream's own id of its request.
+    /// The id under which it is handed out, unlike every other.
     pub id: Id,
+    /// The upstream's own id of its request.
+    pub asked_as: Id,
 }
 
 /// A request of a legacy upstream to the client of a call.

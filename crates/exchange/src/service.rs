@@ -1,14 +1,17 @@
 //! The seam between stages.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use tower::Service;
 use vestibule_frame::Draft;
 
 use crate::BoxFuture;
 use crate::call::{Call, SessionKey};
+use crate::capability::Capabilities;
 use crate::error_map::RpcError;
 use crate::event::Events;
+use crate::inlet::Inlet;
 use crate::question::QuestionRef;
 
 /// A stage of the exchange: takes a call, gives its events. Failures are events, never errors of
@@ -40,6 +43,16 @@ impl<S> Exchange for S where
 pub trait Backchannel: Send + Sync + 'static {
     /// Brings an answer to the upstream that asked; delivered at most once per question.
     fn answer(&self, to: QuestionRef, answer: Draft) -> BoxFuture<Result<(), RpcError>>;
+
+    /// The same for a question that another process was asked, and whose answer has been claimed by
+    /// this one.
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        capabilities: Arc<Capabilities>,
+        inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>>;
 
     /// Passes a client notification to the private upstream sessions of `session`.
     fn notify(&self, session: SessionKey, message: Draft) -> BoxFuture<()>;

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vestibule_exchange::{
-    Backchannel, BoxFuture, Connector, QuestionRef, RpcError, SessionKey, Sharing,
+    Backchannel, BoxFuture, Capabilities, Connector, Inlet, QuestionRef, RpcError, SessionKey,
+    Sharing,
 };
 use vestibule_frame::{Draft, Id};
 use vestibule_terms::{TenantId, UpstreamId};
@@ -20,6 +21,7 @@ fn key(question: &QuestionRef) -> Key {
         upstream,
         sharing,
         id,
+        asked_as: _,
     } = question.clone();
     (tenant, upstream, sharing, id)
 }
@@ -88,6 +90,17 @@ impl Backchannel for Back {
         } else {
             Box::pin(async { Ok(()) })
         }
+    }
+
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        capabilities: Arc<Capabilities>,
+        inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>> {
+        let _asked_here = self.answers.take(&to);
+        self.connector.deliver(to, answer, capabilities, inlet)
     }
 
     fn notify(&self, session: SessionKey, message: Draft) -> BoxFuture<()> {

@@ -4,6 +4,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tower::{Service, ServiceExt};
 use vestibule_exchange::{
@@ -249,7 +250,8 @@ impl Running {
                 Event::Progress(_)
                 | Event::Log { .. }
                 | Event::Notice(_)
-                | Event::Paused { .. } => {
+                | Event::Paused { .. }
+                | Event::Mark { .. } => {
                     return Some(event);
                 }
             }
@@ -327,5 +329,18 @@ impl Inlet for Asked {
             | Arrival::QuestionWithdrawn(_)
             | Arrival::Notice(..) => self.inlet.arrive(upstream, arrival),
         }
+    }
+
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+        self.inlet.recall(upstream)
+    }
+
+    fn remember(
+        &self,
+        upstream: &UpstreamId,
+        record: Bytes,
+        instead: Option<Bytes>,
+    ) -> BoxFuture<Option<Bytes>> {
+        self.inlet.remember(upstream, record, instead)
     }
 }

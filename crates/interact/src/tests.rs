@@ -63,6 +63,16 @@ impl Connector for Upstreams {
         Box::pin(async { Ok(()) })
     }
 
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        _capabilities: Arc<Capabilities>,
+        _inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>> {
+        self.answer(to, answer)
+    }
+
     fn notify(&self, _: SessionKey, _: Draft) -> BoxFuture<()> {
         Box::pin(async {})
     }
@@ -157,6 +167,7 @@ impl World {
             param_headers: Arc::new([]),
             deadline: Deadline::starting_now(Duration::from_secs(60), Duration::from_secs(600)),
             inlet: None,
+            continues: None,
         }
     }
 
@@ -464,6 +475,7 @@ fn question(world: &World, id: i64, method: Method, params: &str) -> Question {
         upstream: up("a"),
         sharing: Sharing::Session(world.session()),
         id: Id::integer(id),
+        asked_as: Id::integer(id),
     };
     Question {
         from,

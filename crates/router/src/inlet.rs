@@ -3,8 +3,9 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use vestibule_catalog::{Catalog, Kind};
-use vestibule_exchange::{Arrival, Call, Inlet};
+use vestibule_exchange::{Arrival, BoxFuture, Call, Inlet};
 use vestibule_terms::{ServerPlan, UpstreamId};
 
 use crate::names::Names;
@@ -54,5 +55,18 @@ impl Inlet for Arrivals {
             Arrival::Notice(method, message) => Arrival::Notice(method, message),
         };
         self.inner.arrive(upstream, arrival);
+    }
+
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+        self.inner.recall(upstream)
+    }
+
+    fn remember(
+        &self,
+        upstream: &UpstreamId,
+        record: Bytes,
+        instead: Option<Bytes>,
+    ) -> BoxFuture<Option<Bytes>> {
+        self.inner.remember(upstream, record, instead)
     }
 }

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use vestibule_catalog::catalog::PROBE_WAIT;
 use vestibule_catalog::{Freshness, Kind};
 use vestibule_exchange::{
-    Call, Capabilities, Events, Final, Inlet, LogLevel, Outbound, Profile, RpcError, Sharing,
+    Call, Capabilities, Continuation, Events, Final, Inlet, LogLevel, Outbound, Profile, RpcError,
+    Sharing,
 };
 use vestibule_frame::agree::{self, Annotated};
 use vestibule_frame::head::Head;
@@ -72,6 +73,29 @@ async fn start(router: &Router, call: Call, target: Target) -> Result<Events, Rp
     let rewrite = Rewrite::of(router, &call, &outbound.upstream).counting(metrics, known);
     let events = router.connector.call(outbound).await;
     Ok(relay(rewrite, events, retry))
+}
+
+/// Goes on with what another process began at an upstream of this server.
+pub(crate) async fn go_on(router: Router, call: Call, continuation: &Continuation) -> Events {
+    let upstream = continuation.upstream();
+    if !call.plan.upstreams().contains(upstream) {
+        return Events::error(RpcError::lost(upstream)); // it has been taken away since
+    }
+    call.record.set_upstream(upstream.clone());
+    let (tenant, era) = (&call.plan.tenant, call.revision.era());
+    let profile = router.catalog.profile(tenant, upstream, era, PROBE_WAIT);
+    let profile = profile.await.ok();
+    let selected = Selected {
+        upstream: upstream.clone(),
+        original: String::new(),
+        message: call.message.clone(),
+        annotated: None,
+    };
+    let outbound = outbound(&router, &call, selected, profile.as_deref());
+    let metrics = Some(router.metrics.clone()).filter(|_| call.method == Method::ToolsCall);
+    let rewrite = Rewrite::of(&router, &call, upstream).counting(metrics, None);
+    let events = router.connector.call(outbound).await;
+    relay(rewrite, events, None)
 }
 
 /// What ends a call before it reaches an upstream of this kind.
@@ -239,6 +263,7 @@ pub(crate) fn outbound(
         deadline: call.deadline,
         record: call.record.clone(),
         inlet,
+        continues: call.continues.clone(),
     }
 }
 

@@ -98,7 +98,10 @@ impl Rewrite {
             Event::Question(question) => Event::Question(names.question(question)),
             Event::Notice(message) => Event::Notice(self.notice(message)?),
             Event::Final(end) => Event::Final(self.end(end)),
-            Event::Progress(_) | Event::QuestionWithdrawn(_) | Event::Paused { .. } => event,
+            Event::Progress(_)
+            | Event::QuestionWithdrawn(_)
+            | Event::Paused { .. }
+            | Event::Mark { .. } => event,
         })
     }
 

@@ -35,6 +35,9 @@ impl Router {
     }
 
     async fn route(self, call: Call) -> Events {
+        if let Some(continuation) = call.continues.clone() {
+            return one::go_on(self, call, &continuation).await;
+        }
         match route(call.method) {
             Route::Local(Local::View) => view::view(&self, &call).await,
             Route::Local(Local::Ping) => Events::ready(Final::Empty),

@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use tower::Service;
 use vestibule_catalog::Catalog;
 use vestibule_exchange::{
-    BoxFuture, Call, Capabilities, Connector, Event, Events, Final, Outbound, Profile, QuestionRef,
-    RpcError, SessionKey,
+    BoxFuture, Call, Capabilities, Connector, Event, Events, Final, Inlet, Outbound, Profile,
+    QuestionRef, RpcError, SessionKey,
 };
 use vestibule_frame::{Draft, Frame, Limits, encode};
 use vestibule_metrics::Metrics;
@@ -112,6 +112,16 @@ impl Connector for Fake {
         Box::pin(async { Ok(()) })
     }
 
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        _capabilities: Arc<Capabilities>,
+        _inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>> {
+        self.answer(to, answer)
+    }
+
     fn notify(&self, _: SessionKey, _: Draft) -> BoxFuture<()> {
         Box::pin(async {})
     }
@@ -205,6 +215,7 @@ impl World {
             param_headers: Arc::from(self.param_headers.clone()),
             deadline: Deadline::starting_now(Duration::from_secs(60), Duration::from_secs(600)),
             inlet: None,
+            continues: None,
         }
     }
 

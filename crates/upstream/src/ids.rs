@@ -74,6 +74,13 @@ impl Ids {
 // === impl CallId ===
 
 impl CallId {
+    /// An id that this or another process has minted, as it was written down.
+    pub(crate) fn written(text: &str) -> Option<Self> {
+        let minted = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+        let fits = (1..=64).contains(&text.len()) && text.bytes().all(minted);
+        fits.then(|| Self(Arc::from(text)))
+    }
+
     /// The text, which is also the progress token.
     pub(crate) fn as_str(&self) -> &str {
         &self.0

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use tokio_util::sync::CancellationToken;
 use vestibule_exchange::{
-    Capabilities, Events, Final, Outbound, Profile, RpcError, SessionKey, Sharing,
+    Capabilities, Continuation, Events, Final, Outbound, Profile, RpcError, SessionKey, Sharing,
 };
 use vestibule_frame::Frame;
 use vestibule_terms::reject::code;
@@ -163,7 +163,10 @@ impl Link {
     pub(crate) fn call(self: Arc<Self>, outbound: Outbound) -> Events {
         running::events(move |sink| async move {
             let measured = Measured::begin(&self, &outbound);
-            let end = self.run(outbound, &sink).await;
+            let end = match outbound.continues.clone() {
+                None => self.run(outbound, &sink).await,
+                Some(continuation) => Box::pin(self.go_on(outbound, &continuation, &sink)).await,
+            };
             measured.end(&end);
             end
         })
@@ -259,6 +262,24 @@ impl Link {
         }
     }
 
+    /// A session that another process has opened, in a place of the pool.
+    pub(crate) fn attach(&self, session: &Session, record: &Bytes) -> Option<Live> {
+        match &self.via {
+            Via::Http(side) => probe::attach_http(self, side, session.owner(self), record),
+            Via::Stdio(_) => None,
+        }
+    }
+
+    /// The place of a client session's private session.
+    pub(crate) fn private_place(
+        &self,
+        sharing: &Sharing,
+        declared: &Arc<Capabilities>,
+    ) -> Arc<Session> {
+        let class = self.class(&self.relayable(declared));
+        self.pool.place(sharing.clone(), class)
+    }
+
     /// The answer to `server/discover`.
     pub(crate) async fn discover(self: &Arc<Self>) -> Result<Frame, Fault> {
         match &self.via {
@@ -305,14 +326,45 @@ impl Link {
         }
     }
 
-    /// Everything that lives here ends now.
-    pub(crate) fn stop(&self) {
+    /// Everything that lives here ends now, but for what others go on with.
+    pub(crate) fn stop(&self, outlived: bool) {
         self.over.cancel();
-        let sessions = self.pool.remove_all().into_iter();
-        self.background()
-            .each(sessions.map(|session| session.close_now()).collect());
+        let (left, ended): (Vec<_>, Vec<_>) = self
+            .pool
+            .remove_all()
+            .into_iter()
+            .partition(|session| outlived && session.is_written_down());
+        left.iter().for_each(|session| session.leave());
+        self.background().each(
+            ended
+                .into_iter()
+                .map(|session| session.close_now())
+                .collect(),
+        );
         if let Via::Stdio(side) = &self.via {
             side.shared.stop();
+        }
+    }
+
+    /// Goes on with what another process began. Nothing is ever sent anew: what cannot be found
+    /// again is lost, and said to be (EL-15).
+    async fn go_on(
+        self: &Arc<Self>,
+        mut outbound: Outbound,
+        continuation: &Continuation,
+        sink: &Sink,
+    ) -> Final {
+        outbound.capabilities = self.relayable(&outbound.capabilities);
+        let mut clock = CallClock::start(&outbound, &self.target.timeouts);
+        match legacy::go_on(self, &outbound, continuation, &mut clock, sink).await {
+            Ok(end) => self.judged(end),
+            Err(fault @ Fault::Timeout) => {
+                Final::Error(fault.into_error(&self.target.id, outbound.method))
+            }
+            Err(fault) => {
+                tracing::info!(upstream.id = %self.target.id, %fault, "a call of another process could not be gone on with");
+                Final::Error(RpcError::lost(&self.target.id))
+            }
         }
     }
 

@@ -21,6 +21,7 @@ use crate::ids::CallId;
 use crate::legacy::handshake::{self, Answered};
 use crate::legacy::live::{HttpLine, Line, Live, Posts, Quirks};
 use crate::legacy::peer::{Owner, Peer};
+use crate::legacy::record::SessionRecord;
 use crate::link::{HttpSide, Link};
 use crate::wire::{Answer, Refused, Reply, Wire, json_headers};
 
@@ -244,16 +245,38 @@ pub(crate) async fn open_http(
     let patience = link.target().timeouts.idle;
     // CAN-02: a handshake that takes too long is dropped with its connection, never cancelled
     let opening = timeout(patience, negotiate(link, side, &owner, offer)).await;
-    let (profile, session_id) = opened(link, opening.unwrap_or(Err(Fault::Timeout)))?;
+    let opened = opened(link, opening.unwrap_or(Err(Fault::Timeout)))?;
+    let live = over_http(link, side, owner, opened);
+    if let Line::Http(line) = &live.line {
+        timeout(patience, initialized(line, &side.quirks))
+            .await
+            .unwrap_or(Err(Fault::Timeout))?;
+    }
+    Ok(live)
+}
+
+/// A session that another process has opened over HTTP, as it was written down.
+pub(crate) fn attach_http(
+    link: &Link,
+    side: &HttpSide,
+    owner: Owner,
+    record: &bytes::Bytes,
+) -> Option<Live> {
+    let SessionRecord {
+        session_id,
+        profile,
+    } = SessionRecord::read(record)?;
+    Some(over_http(link, side, owner, (profile, session_id)))
+}
+
+fn over_http(link: &Link, side: &HttpSide, owner: Owner, opened: Opened) -> Live {
+    let (profile, session_id) = opened;
     let line = Arc::new(HttpLine {
         wire: Arc::clone(&side.wire),
         quirks: Arc::clone(&side.quirks),
         revision: profile.revision,
         session_id,
     });
-    timeout(patience, initialized(&line, &side.quirks))
-        .await
-        .unwrap_or(Err(Fault::Timeout))?;
     let carrier = Arc::new(Posts(Arc::clone(&line)));
     let peer = Peer::new(
         owner,
@@ -262,7 +285,7 @@ pub(crate) async fn open_http(
         carrier,
         link.tools(),
     );
-    Ok(Live::new(Arc::new(peer), Line::Http(line), profile))
+    Live::new(Arc::new(peer), Line::Http(line), profile)
 }
 
 type Opened = (Arc<Profile>, Option<http::HeaderValue>);

@@ -30,5 +30,6 @@ pub(crate) fn outbound(method: Method, text: &str) -> Outbound {
         deadline: Deadline::starting_now(Duration::from_secs(60), Duration::from_secs(600)),
         record: Record::default(),
         inlet: None,
+        continues: None,
     }
 }

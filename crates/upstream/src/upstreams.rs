@@ -11,7 +11,8 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tokio_util::sync::CancellationToken;
 use vestibule_egress::Client;
 use vestibule_exchange::{
-    BoxFuture, Connector, Events, Outbound, Profile, QuestionRef, RpcError, SessionKey,
+    BoxFuture, Capabilities, Connector, Events, Inlet, Outbound, Profile, QuestionRef, RpcError,
+    SessionKey,
 };
 use vestibule_frame::Draft;
 use vestibule_metrics::Metrics;
@@ -98,10 +99,12 @@ impl Upstreams {
     }
 
     /// Ends every session and every process. Returns when all have ended, or after twelve seconds.
-    pub async fn shutdown(&self) {
+    /// With `outlived`, sessions of client sessions that are written down are left to whoever goes
+    /// on with them.
+    pub async fn shutdown(&self, outlived: bool) {
         self.0.stop.cancel();
         for link in self.0.all() {
-            link.stop();
+            link.stop(outlived);
         }
         let settled = self.0.common.tools.background.settle();
         if timeout(SHUTDOWN, settled).await.is_err() {
@@ -148,6 +151,29 @@ impl Connector for Upstreams {
                 }
                 fault.into_error(&to.upstream, Method::ToolsCall)
             })
+        })
+    }
+
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        capabilities: Arc<Capabilities>,
+        inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>> {
+        if self.0.common.tools.desk.is_open(&to.id) {
+            return self.answer(to, answer);
+        }
+        let link = self.0.link(&to.tenant, &to.upstream, Era::Legacy);
+        Box::pin(async move {
+            let (link, mut answer) = (link?, answer);
+            let place = link.private_place(&to.sharing, &capabilities);
+            place.set_inlet(&inlet);
+            let live = place.attached(&link).await;
+            let live = live.map_err(|_none| closed(&to.upstream))?;
+            answer.set_id(&to.asked_as);
+            let carried = live.peer.carrier().carry(answer.chunks()).await;
+            carried.map_err(|fault| fault.into_error(&to.upstream, Method::ToolsCall))
         })
     }
 
@@ -293,7 +319,7 @@ impl Drop for Inner {
     fn drop(&mut self) {
         self.stop.cancel();
         for link in &self.links {
-            link.stop();
+            link.stop(true); // who did not say that it is over may have been killed as well
         }
     }
 }

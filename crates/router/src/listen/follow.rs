@@ -130,7 +130,8 @@ impl Follow {
                         | Event::Log { .. }
                         | Event::Question(_)
                         | Event::QuestionWithdrawn(_)
-                        | Event::Paused { .. },
+                        | Event::Paused { .. }
+                        | Event::Mark { .. },
                     ) => {}
                     None => self.ended(None),
                 },

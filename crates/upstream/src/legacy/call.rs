@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use vestibule_exchange::{Final, Outbound, Sharing};
+use vestibule_exchange::{Continuation, Final, Outbound, Sharing};
 use vestibule_frame::encode;
 use vestibule_terms::Method;
 
@@ -12,6 +12,7 @@ use crate::clock::CallClock;
 use crate::fault::Fault;
 use crate::legacy::live::{GetStream, Line, Live};
 use crate::legacy::pool::{Lease, no_room};
+use crate::legacy::record::Mark;
 use crate::legacy::session::SMALL_REQUEST;
 use crate::legacy::{Turn, http, pipe, standalone};
 use crate::link::Link;
@@ -63,8 +64,49 @@ pub(crate) async fn call(
     }
 }
 
+/// Goes on with what another process began on the same upstream session.
+pub(crate) async fn go_on(
+    link: &Arc<Link>,
+    outbound: &Outbound,
+    continuation: &Continuation,
+    clock: &mut CallClock,
+    sink: &Sink,
+) -> Result<Final, Fault> {
+    let lease = clock.bound(link.lease(outbound)).await.map_err(no_room)?;
+    if let Some(inlet) = &outbound.inlet {
+        lease.session.set_inlet(inlet);
+    }
+    let live = clock.bound(lease.session.attached(link)).await??;
+    let Line::Http(line) = &live.line else {
+        return Err(Fault::SessionLost);
+    };
+    match continuation {
+        Continuation::Listen { .. } => {
+            if may_ask(&lease) || may_tell(&lease, &live) {
+                standalone::open(link, &live, line);
+            }
+            Ok(Final::Empty)
+        }
+        Continuation::Call { mark, .. } => {
+            let mark = Mark::read(mark).ok_or(Fault::SessionLost)?;
+            make_ready(link, &lease, &live, outbound, clock).await?;
+            http::rest(link, &live, line, (outbound, mark), clock, sink).await
+        }
+    }
+}
+
 fn is_success(end: &Final) -> bool {
     matches!(end, Final::Message(draft) if draft.frame().result().is_some())
+}
+
+/// Whether the upstream may ask its client something, so on its GET stream too.
+fn may_ask(lease: &Lease) -> bool {
+    !lease.session.class().is_empty()
+}
+
+/// Whether it may tell something on its GET stream, and somebody wants to know.
+fn may_tell(lease: &Lease, live: &Live) -> bool {
+    lease.session.has_inlet() && live.speaks_unasked
 }
 
 /// Sees to the GET stream and the log level before the call is sent.
@@ -76,8 +118,7 @@ async fn make_ready(
     clock: &mut CallClock,
 ) -> Result<(), Fault> {
     if let Line::Http(line) = &live.line {
-        let asks = !lease.session.class().is_empty();
-        let tells = lease.session.has_inlet() && live.speaks_unasked;
+        let (asks, tells) = (may_ask(lease), may_tell(lease, live));
         if asks || tells {
             standalone::open(link, live, line);
             let patience = if asks { GET_PATIENCE.0 } else { GET_PATIENCE.1 };

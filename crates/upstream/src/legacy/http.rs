@@ -13,6 +13,7 @@ use crate::fault::Fault;
 use crate::legacy::Turn;
 use crate::legacy::in_call::InCall;
 use crate::legacy::live::{HttpLine, Live};
+use crate::legacy::record::Mark;
 use crate::legacy::resume::Cursor;
 use crate::link::Link;
 use crate::running::Sink;
@@ -54,8 +55,24 @@ pub(crate) async fn turn(
     };
     line.quirks.version_settled();
     clock.touch();
-    let end = read(line, &mut call, answer, clock, sink).await?;
+    let reading = (Cursor::default(), answer);
+    let end = read(line, &mut call, reading, clock, sink).await?;
     Ok(settle(end))
+}
+
+/// The rest of a call that another process has made.
+pub(crate) async fn rest(
+    link: &Arc<Link>,
+    live: &Live,
+    line: &Arc<HttpLine>,
+    (outbound, mark): (&Outbound, Mark),
+    clock: &mut CallClock,
+    sink: &Sink,
+) -> Result<Final, Fault> {
+    let mut call = InCall::open(live, outbound, mark.call.clone(), sink, link.background());
+    let mut cursor = Cursor::at(mark);
+    let answer = Box::pin(cursor.resume(line, clock, None)).await?;
+    read(line, &mut call, (cursor, answer), clock, sink).await
 }
 
 /// A -32022 among the answers says that the upstream has left this era (2.3).
@@ -115,12 +132,10 @@ fn names_the_session(refusal: &Refusal) -> bool {
 async fn read(
     line: &Arc<HttpLine>,
     call: &mut InCall<'_>,
-    answer: Answer,
+    (mut cursor, mut answer): (Cursor, Answer),
     clock: &mut CallClock,
     sink: &Sink,
 ) -> Result<Final, Fault> {
-    let mut cursor = Cursor::default();
-    let mut answer = answer;
     loop {
         let item = match step(call, &mut answer, clock).await? {
             Step::Patience => continue,
@@ -139,7 +154,8 @@ async fn read(
                 if !cursor.advance(&item) {
                     continue; // a repetition after a resume
                 }
-                if let Some(end) = call.hear(item.frames).await? {
+                let mark = cursor.mark(call.id(), &item);
+                if let Some(end) = call.hear(item.frames, mark).await? {
                     answer.finish();
                     return Ok(end);
                 }

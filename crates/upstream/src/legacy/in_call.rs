@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 
+use bytes::Bytes;
 use vestibule_exchange::{Event, Final, Outbound, Question, Sharing};
 use vestibule_frame::{Draft, Frame, FrameError, Id, Kind};
 use vestibule_terms::{Direction, Method, Revision};
@@ -25,6 +26,8 @@ pub(crate) struct InCall<'a> {
     ticket: Ticket,
     guard: CancelGuard,
     takes_questions: bool,
+    /// Whether somebody writes down how to go on with it.
+    marks: bool,
     revision: Revision,
     /// Questions that were handed out, by our id.
     asked: Vec<Id>,
@@ -48,6 +51,7 @@ impl<'a> InCall<'a> {
             ear: Ear::new(outbound, &id),
             ticket: live.peer.calls().open(&id, outbound.method),
             guard: CancelGuard::new(&id, carrier, background),
+            marks: private && outbound.inlet.is_some(),
             takes_questions: private || outbound.method.may_ask(),
             revision: live.profile.revision,
             asked: Vec::new(),
@@ -87,22 +91,43 @@ impl<'a> InCall<'a> {
         Ok(None)
     }
 
-    /// Takes the messages of one body or event of the call's own stream.
+    /// Our id of the call.
+    pub(crate) fn id(&self) -> &CallId {
+        &self.id
+    }
+
+    /// Takes the messages of one body or event of the call's own stream. `mark` says how to go on
+    /// behind it; it is told before the last message, with which it has to be kept.
     pub(crate) async fn hear(
         &mut self,
         frames: Result<Vec<Frame>, FrameError>,
+        mark: Option<Bytes>,
     ) -> Result<Option<Final>, Fault> {
         let frames = frames.map_err(|error| {
             tracing::warn!(upstream.id = %self.live.peer.owner().upstream, %error,
                 "an upstream sent a malformed message");
             Fault::Protocol("malformed")
         })?;
+        let (mut mark, mut left) = (mark.filter(|_| self.marks), frames.len());
+        if left == 0 {
+            self.mark(mark.take(), false).await;
+        }
         for frame in frames {
+            left -= 1;
+            if left == 0 && frame.kind() != Kind::Response {
+                self.mark(mark.take(), true).await;
+            }
             if let Some(end) = self.frame(frame).await? {
                 return Ok(Some(end));
             }
         }
         Ok(None)
+    }
+
+    async fn mark(&self, mark: Option<Bytes>, covers_next: bool) {
+        if let Some(mark) = mark {
+            self.sink.send(Event::Mark { mark, covers_next }).await;
+        }
     }
 
     /// Case 89: only a response with the right id ends the call.

@@ -8,6 +8,7 @@
 //! | `pool` | who may share which session |
 //! | `peer`, `desk` | what an upstream says outside of its answers; questions |
 //! | `in_call` | the way back of one call |
+//! | `record` | what is written down for another process to go on with |
 //! | `http`, `resume`, `standalone` | calls, broken streams and the GET stream over HTTP |
 //! | `pipe` | calls over a process |
 
@@ -20,11 +21,12 @@ pub(crate) mod live;
 pub(crate) mod peer;
 mod pipe;
 pub(crate) mod pool;
+pub(crate) mod record;
 mod resume;
 pub(crate) mod session;
 mod standalone;
 
-pub(crate) use call::call;
+pub(crate) use call::{call, go_on};
 
 /// What a turn of a call came to, when it was no failure.
 pub(crate) enum Turn {

@@ -302,6 +302,7 @@ impl Peer {
             upstream: self.owner.upstream.clone(),
             sharing: self.owner.sharing.clone(),
             id: id.clone(),
+            asked_as: upstream_id.clone(),
         };
         let mut message = Draft::new(frame.clone());
         message.set_id(&id);

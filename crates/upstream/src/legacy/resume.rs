@@ -5,13 +5,16 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use vestibule_exchange::Event;
 
 use crate::clock::CallClock;
 use crate::fault::Fault;
+use crate::ids::CallId;
 use crate::legacy::live::HttpLine;
+use crate::legacy::record::Mark;
 use crate::running::Sink;
 use crate::wire::{Answer, Item};
 
@@ -45,6 +48,22 @@ enum Attempt {
 }
 
 impl Cursor {
+    /// A stream that another process has read so far.
+    pub(crate) fn at(mark: Mark) -> Self {
+        Self {
+            last: Some(mark.event),
+            // the one who asked for the wait is gone, and so are its reasons
+            retry: Some(Duration::ZERO),
+            ..Self::default()
+        }
+    }
+
+    /// What has to be known to go on behind `item`; nothing where nothing new is.
+    pub(crate) fn mark(&self, call: &CallId, item: &Item) -> Option<Bytes> {
+        let event = item.id.as_ref().filter(|id| !id.is_empty())?;
+        Mark::write(call, event, self.retry)
+    }
+
     /// Takes note of an event; false when an earlier connection has brought its message (RES-09).
     ///
     /// Only messages are told apart so: some servers give their first message the id of the empty

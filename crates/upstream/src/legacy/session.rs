@@ -19,6 +19,7 @@ use crate::fault::Fault;
 use crate::flight::Flight;
 use crate::legacy::live::Live;
 use crate::legacy::peer::Owner;
+use crate::legacy::record::SessionRecord;
 use crate::link::Link;
 use crate::locked;
 
@@ -47,6 +48,8 @@ pub(crate) struct Session {
     opening: Flight<Result<Arc<Live>, Fault>>,
     uses: Mutex<Uses>,
     inlet: Mutex<Option<Arc<dyn Inlet>>>,
+    /// What was last written down of it.
+    record: Mutex<Option<Bytes>>,
     /// Parameters of `resources/subscribe` by URI token, for a session that must be opened anew.
     subscribed: Mutex<BTreeMap<Bytes, Bytes>>,
     closed: CancellationToken,
@@ -75,6 +78,7 @@ impl Session {
                 last: Instant::now(),
             }),
             inlet: Mutex::new(None),
+            record: Mutex::new(None),
             subscribed: Mutex::default(),
             closed: CancellationToken::new(),
         }
@@ -112,6 +116,23 @@ impl Session {
         opened.await.unwrap_or(Err(Fault::Broken))
     }
 
+    /// The open session, or the one that another process has opened; never a new one.
+    pub(crate) async fn attached(self: &Arc<Self>, link: &Arc<Link>) -> Result<Arc<Live>, Fault> {
+        if let Some(live) = self.current() {
+            return Ok(live);
+        }
+        let (session, link) = (Arc::clone(self), Arc::clone(link));
+        let handle = link.background().handle().clone();
+        let attached = self.opening.run(&handle, move || async move {
+            if let Some(live) = session.current() {
+                return Ok(live);
+            }
+            let live = session.recalled(&link).await.ok_or(Fault::SessionLost)?;
+            session.install(&link, live).await
+        });
+        attached.await.unwrap_or(Err(Fault::Broken))
+    }
+
     /// The open session, if there is one.
     pub(crate) fn current(&self) -> Option<Arc<Live>> {
         self.live.load_full().filter(|live| !live.is_over())
@@ -135,6 +156,19 @@ impl Session {
     /// Whether somebody wants to know what belongs to no call.
     pub(crate) fn has_inlet(&self) -> bool {
         locked(&self.inlet).is_some()
+    }
+
+    /// Whether another process can go on with it.
+    pub(crate) fn is_written_down(&self) -> bool {
+        locked(&self.record).is_some()
+    }
+
+    /// Gives the session up here; another process goes on with it.
+    pub(crate) fn leave(&self) {
+        self.closed.cancel();
+        if let Some(live) = self.live.swap(None) {
+            live.end();
+        }
     }
 
     /// Gives the session up, here and at the upstream.
@@ -213,7 +247,60 @@ impl Session {
         if let Some(live) = self.current() {
             return Ok(live); // opened between the look and the flight
         }
-        let live = Arc::new(link.open_session(&self).await?);
+        if let Some(live) = self.recalled(link).await {
+            return self.install(link, live).await;
+        }
+        let opened = link.open_session(&self).await?;
+        let (live, is_new) = self.remembered(link, opened).await;
+        let live = self.install(link, live).await?;
+        if is_new {
+            self.subscribe_anew(link, &live).await;
+        }
+        Ok(live)
+    }
+
+    /// The session that another process has opened for the same client session, unless that is the
+    /// one that has just turned out to be lost.
+    async fn recalled(&self, link: &Arc<Link>) -> Option<Live> {
+        let inlet = self.scribe()?;
+        let record = inlet.recall(link.upstream()).await?;
+        if locked(&self.record).as_ref() == Some(&record) {
+            return None;
+        }
+        let live = link.attach(self, &record)?;
+        *locked(&self.record) = Some(record);
+        Some(live)
+    }
+
+    /// Writes a new session down. Where another process was faster its session is the one, and
+    /// ours is ended.
+    async fn remembered(&self, link: &Arc<Link>, opened: Live) -> (Live, bool) {
+        let (Some(inlet), Some(record)) = (self.scribe(), SessionRecord::of(&opened)) else {
+            return (opened, true);
+        };
+        let instead = locked(&self.record).take();
+        let written = inlet.remember(link.upstream(), record.clone(), instead);
+        let written = written.await;
+        let theirs = written.as_ref().filter(|written| **written != record);
+        let theirs = theirs.and_then(|record| link.attach(self, record));
+        *locked(&self.record) = written;
+        match theirs {
+            Some(theirs) => {
+                link.background().run(async move { opened.close().await });
+                (theirs, false)
+            }
+            None => (opened, true),
+        }
+    }
+
+    /// Who writes down what this session is; nobody but for private ones.
+    fn scribe(&self) -> Option<Arc<dyn Inlet>> {
+        let private = matches!(self.key.sharing, Sharing::Session(_));
+        locked(&self.inlet).clone().filter(|_| private)
+    }
+
+    async fn install(&self, link: &Arc<Link>, live: Live) -> Result<Arc<Live>, Fault> {
+        let live = Arc::new(live);
         let inlet = locked(&self.inlet).clone();
         if let Some(inlet) = inlet {
             live.peer.set_inlet(inlet);
@@ -224,7 +311,6 @@ impl Session {
             return Err(Fault::Retired);
         }
         link.learnt(&live.profile);
-        self.subscribe_anew(link, &live).await;
         Ok(live)
     }
 

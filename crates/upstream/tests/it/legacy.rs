@@ -88,7 +88,7 @@ async fn get_09_closing_a_client_session_deletes_its_upstream_session() {
         .message(of(Sharing::Session(client_session("x"))))
         .await;
     assert_ne!(anew["result"]["session"], mine["result"]["session"]);
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
     let deletes = server
         .log()
         .iter()
@@ -279,7 +279,7 @@ async fn can_04_a_finished_call_is_not_cancelled() {
     let world = World::http(&server);
     drop(world.events(list()).await);
     world.message(list()).await;
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
     assert_eq!(server.count("notifications/cancelled"), 0);
 }
 

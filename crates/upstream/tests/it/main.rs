@@ -10,6 +10,7 @@
 
 mod child;
 mod faults;
+mod handover;
 mod legacy;
 mod modern;
 mod opening;

@@ -61,7 +61,7 @@ async fn ver_12_a_stateless_process_serves_every_caller() {
         );
     }
     assert_eq!(pids.len(), 1);
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
     assert!(
         pids.into_iter().all(|pid| !is_alive(pid)),
         "STD-05: no process stays behind"
@@ -85,7 +85,7 @@ async fn std_01_a_message_is_written_as_one_line() {
         line["params"]["_meta"]["io.modelcontextprotocol/protocolVersion"],
         "2026-07-28"
     );
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// STD-07, CAN-07: calls run side by side on one process, and a dropped one is cancelled.
@@ -101,7 +101,7 @@ async fn std_07_a_dropped_call_is_cancelled_by_a_notification() {
     }
     drop(hanging);
     while waiting().await != json!(0) {}
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// STD-07: what a listen stream carries is told apart by its subscription.
@@ -121,7 +121,7 @@ async fn std_07_subscriptions_are_told_apart_by_their_id() {
             assert_eq!(notice.frame().method().as_deref(), Some(method));
         }
     }
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// PRG-01: progress on a shared channel goes to the call of its token.
@@ -142,7 +142,7 @@ async fn prg_01_progress_goes_to_the_call_of_its_token() {
             next(&mut events).await,
             Event::Final(Final::Message(_))
         ));
-        world.upstreams.shutdown().await;
+        world.upstreams.shutdown(false).await;
     }
 }
 
@@ -166,7 +166,7 @@ async fn ver_13_an_error_leads_to_initialize_on_the_same_process() {
         Some(pid.as_str()),
         "the process that was asked"
     );
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// VER-13: silence after the first byte, and an exit, mean legacy too.
@@ -180,7 +180,10 @@ async fn ver_13_silence_and_exit_lead_to_initialize() {
     assert_eq!(one.unwrap().revision.as_str(), "2025-06-18");
     assert_eq!(two.unwrap().revision.as_str(), "2025-06-18");
     picky.message(list()).await;
-    tokio::join!(silent.upstreams.shutdown(), picky.upstreams.shutdown());
+    tokio::join!(
+        silent.upstreams.shutdown(false),
+        picky.upstreams.shutdown(false)
+    );
 }
 
 /// STD-08: a child sees PATH, HOME, LANG, TZ and what was named; it runs where it was told to.
@@ -197,7 +200,7 @@ async fn std_08_a_child_sees_only_what_was_named() {
     for name in answer["result"]["env"].as_array().unwrap() {
         assert!(allowed.contains(&name.as_str().unwrap()), "{name}");
     }
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// T43: processes are not shared between principals or client sessions.
@@ -231,7 +234,7 @@ async fn t43_a_legacy_process_belongs_to_one_principal_or_client_session() {
         })
         .await;
     world.upstreams.close(client_session("x")).await;
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
     pids.insert(closed["result"]["pid"].as_u64().unwrap());
     assert!(pids.into_iter().all(|pid| !is_alive(pid)));
 }
@@ -256,7 +259,7 @@ async fn std_06_a_crash_fails_open_calls_and_the_next_one_is_served() {
         assert_eq!(error.code, -31001);
         let after = world.message(list()).await["result"]["pid"].clone();
         assert_ne!(before, after);
-        world.upstreams.shutdown().await;
+        world.upstreams.shutdown(false).await;
     }
 }
 
@@ -269,7 +272,7 @@ async fn std_03_noise_is_skipped_until_it_is_too_much() {
     let error = world.error(tool("noise")).await;
     assert_eq!((error.code, reason(&error).as_str()), (-31003, "noise"));
     assert_ne!(world.message(tool("x")).await["result"]["pid"], before);
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// STD-01: a line beyond the cap cannot be read on from.
@@ -281,7 +284,7 @@ async fn std_01_a_line_beyond_the_cap_restarts_the_process() {
     let error = world.error(tool("long")).await;
     assert_eq!((error.code, reason(&error).as_str()), (-31003, "too_large"));
     world.message(tool("x")).await;
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// BAT-09, STD-10: lines that hold several messages are taken apart. Case 60: a malformed response
@@ -296,7 +299,7 @@ async fn std_10_batches_are_taken_apart_and_malformed_responses_fail_their_call(
     let error = world.error(tool("both")).await;
     assert_eq!((error.code, reason(&error).as_str()), (-31003, "malformed"));
     world.message(tool("x")).await;
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// A process asks: the question is the one call's, the answer a line.
@@ -327,7 +330,7 @@ async fn a_process_can_ask_during_a_call() {
         end["result"],
         json!({ "answer": { "action": "decline" }, "to": 0 })
     );
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// Interactive calls of one principal get a process each, up to the limit; then they wait.
@@ -363,7 +366,7 @@ async fn interactive_calls_hold_their_process() {
     drop(held);
     let third = world.message(interactive("x")).await["result"]["pid"].clone();
     assert_eq!(first, third);
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
 }
 
 /// A program that does not exist is an upstream that cannot be reached.
@@ -399,7 +402,7 @@ async fn std_05_a_stubborn_process_is_ended_with_its_children() {
             .count()
     };
     assert_eq!(members(), 2, "itself and the one it started");
-    world.upstreams.shutdown().await;
+    world.upstreams.shutdown(false).await;
     assert_eq!(members(), 0);
 }
 

@@ -373,6 +373,7 @@ pub(crate) fn call(method: Method, params: Value) -> Outbound {
         deadline: Deadline::starting_now(Duration::from_secs(30), Duration::from_secs(60)),
         record: Record::default(),
         inlet: None,
+        continues: None,
     }
 }
 
