@@ -9,6 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use vestibule_store::SessionKey;
 
 use crate::legacy::{adopt, ended, expelled, leftovers, lost};
+use crate::replicas::obey;
 use crate::room::Shared;
 
 /// How often expired sessions are looked for.
@@ -38,9 +39,30 @@ impl Supervisor {
             turn = turn.wrapping_add(1);
             if turn.is_multiple_of(LOG_EVERY) {
                 self.sweep_log().await;
+                self.sweep_fleet().await;
             }
             if turn.is_multiple_of(COMPARE_EVERY) {
                 leftovers(&self.0).await;
+            }
+        }
+    }
+
+    /// Does what other processes say of the sessions they share with this one, until it is dropped.
+    /// Runs once a process.
+    pub async fn hear(self) {
+        let fleet = Arc::clone(&self.0.rooms.fleet);
+        loop {
+            match fleet.receive().await {
+                Ok(command) => {
+                    obey(&self.0, &command.bytes).await;
+                    if let Err(error) = fleet.done(command.token).await {
+                        tracing::debug!(%error, "a word of another replica will be heard again");
+                    }
+                }
+                Err(error) => {
+                    tracing::debug!(%error, "other replicas are not heard");
+                    tokio::time::sleep(SWEEP).await;
+                }
             }
         }
     }
@@ -67,10 +89,21 @@ impl Supervisor {
             }
         };
         for orphan in swept.orphans {
-            adopt(&self.0, &orphan.stream, &orphan.requests).await;
+            adopt(&self.0, orphan).await;
         }
         for missing in swept.lost {
             self.lose(&missing.session, &[missing.question]);
+        }
+    }
+
+    /// Does what dead replicas were told and did not do.
+    pub async fn sweep_fleet(&self) {
+        let fleet = &self.0.rooms.fleet;
+        for dead in fleet.dead().await.unwrap_or_default() {
+            for command in fleet.leftovers(&dead).await.unwrap_or_default() {
+                obey(&self.0, &command.bytes).await;
+                let _again_later = fleet.done(command.token).await;
+            }
         }
     }
 

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use dashmap::DashMap;
 use tokio::sync::watch;
-use vestibule_exchange::{Backchannel, Call, Events, Exchange, SessionKey};
+use vestibule_exchange::{Backchannel, BoxFuture, Call, Events, Exchange, SessionKey};
 use vestibule_metrics::Metrics;
-use vestibule_store::{Caps, Sealer, Sessions};
+use vestibule_store::{Caps, Fleet, Sealer, Sessions};
 use vestibule_streamlog::StreamLog;
-use vestibule_terms::{Clock, FastHash, TenantId};
+use vestibule_terms::{Clock, FastHash, ServerId, ServerPlan, TenantId};
 
 use crate::ending::{Admission, Endings};
 use crate::identity::Identity;
@@ -24,6 +24,9 @@ use crate::toll::Toll;
 /// How many sessions a tenant and each of its callers may have.
 pub type SessionCaps = Arc<dyn Fn(&TenantId) -> Caps + Send + Sync>;
 
+/// The server of that name as it is configured now, if it is.
+pub type Plans = Arc<dyn Fn(&TenantId, &ServerId) -> Option<Arc<ServerPlan>> + Send + Sync>;
+
 /// What the session room is given.
 #[derive(Clone)]
 pub struct SessionRooms {
@@ -33,6 +36,8 @@ pub struct SessionRooms {
     pub log: Arc<dyn StreamLog>,
     /// Mints and checks session ids.
     pub sealer: Sealer,
+    /// The other processes that serve the same sessions.
+    pub fleet: Arc<dyn Fleet>,
     /// Where this room counts.
     pub metrics: Metrics,
     /// Who the gateway says it is.
@@ -41,6 +46,8 @@ pub struct SessionRooms {
     pub clock: Arc<dyn Clock>,
     /// How many sessions there may be.
     pub caps: SessionCaps,
+    /// What is configured, for what begins with no request.
+    pub plans: Plans,
     /// Whether a caller is still let in.
     pub admission: Admission,
     /// What further messages of a batch cost.
@@ -53,9 +60,13 @@ impl fmt::Debug for SessionRooms {
     }
 }
 
-/// Everything that does not depend on the stage below.
+/// The stage below, for calls that begin with no request.
+pub(crate) type Below = Arc<dyn Fn(Call) -> BoxFuture<Events> + Send + Sync>;
+
+/// Everything that does not depend on what the stage below is.
 pub(crate) struct Shared {
     pub(crate) rooms: SessionRooms,
+    pub(crate) below: Below,
     pub(crate) back: Arc<dyn Backchannel>,
     pub(crate) lives: DashMap<SessionKey, Arc<Live>, FastHash>,
     pub(crate) listens: Listens,
@@ -67,8 +78,9 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(crate) fn new(rooms: SessionRooms, back: Arc<dyn Backchannel>) -> Self {
+    pub(crate) fn new(rooms: SessionRooms, below: Below, back: Arc<dyn Backchannel>) -> Self {
         Self {
+            below,
             observer: Observer::new(rooms.metrics.clone()),
             endings: Endings::new(Arc::clone(&rooms.admission)),
             rooms,
@@ -103,13 +115,21 @@ impl<S: Exchange> Room<S> {
 
     /// Hands a call to the stage below, which is always ready.
     pub(crate) fn call(&self, call: Call) -> impl Future<Output = Events> + Send + 'static {
-        let mut inner = self.inner.clone();
-        let future = inner.call(call);
-        async move {
-            match future.await {
-                Ok(events) => events,
-                Err(never) => match never {},
-            }
+        handed_down(&self.inner, call)
+    }
+}
+
+/// The same for calls that begin with no request.
+pub(crate) fn below<S: Exchange>(inner: S) -> Below {
+    Arc::new(move |call| Box::pin(handed_down(&inner, call)))
+}
+
+fn handed_down<S: Exchange>(inner: &S, call: Call) -> impl Future<Output = Events> + Send + use<S> {
+    let future = inner.clone().call(call);
+    async move {
+        match future.await {
+            Ok(events) => events,
+            Err(never) => match never {},
         }
     }
 }

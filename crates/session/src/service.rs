@@ -18,7 +18,7 @@ use crate::answer::{self, Response};
 use crate::classify::{self, Decision};
 use crate::drain::Supervisor;
 use crate::facts::Facts;
-use crate::room::{Room, SessionRooms, Shared};
+use crate::room::{Room, SessionRooms, Shared, below};
 use crate::{legacy, modern};
 
 /// The stage that speaks with clients, of every revision.
@@ -27,7 +27,7 @@ pub struct SessionService<S>(Arc<Room<S>>);
 impl<S: Exchange> SessionService<S> {
     /// The room over the stage `inner`.
     pub fn new(inner: S, back: Arc<dyn Backchannel>, rooms: SessionRooms) -> Self {
-        let shared = Arc::new(Shared::new(rooms, back));
+        let shared = Arc::new(Shared::new(rooms, below(inner.clone()), back));
         Self(Arc::new(Room::new(inner, shared)))
     }
 

@@ -14,14 +14,14 @@ use serde_json::Value;
 use tower::Service;
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{
-    Backchannel, BoxFuture, Call, Event, Events, Final, Question, QuestionRef, RpcError,
+    Backchannel, BoxFuture, Call, Capabilities, Event, Events, Final, Inlet, Question, QuestionRef, RpcError,
     ServerView, SessionKey, Sharing,
 };
 use vestibule_frame::body::FrameBody;
 use vestibule_frame::head::Head;
 use vestibule_frame::{Draft, Frame, Id, Limits, Payload};
 use vestibule_metrics::Metrics;
-use vestibule_store::{Caps, Keyring, Lifetimes, MemorySessions, Sealer};
+use vestibule_store::{Alone, Caps, Keyring, Lifetimes, MemorySessions, Sealer};
 use vestibule_streamlog::MemoryLog;
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::clock::ManualClock;
@@ -72,6 +72,16 @@ impl Backchannel for Back {
         let text = String::from_utf8(answer.to_bytes().to_vec()).unwrap();
         self.note(format!("answer {} {text}", to.id));
         Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn deliver(
+        &self,
+        to: QuestionRef,
+        answer: Draft,
+        _capabilities: Arc<Capabilities>,
+        _inlet: Arc<dyn Inlet>,
+    ) -> BoxFuture<Result<(), RpcError>> {
+        self.answer(to, answer)
     }
 
     fn notify(&self, _session: SessionKey, message: Draft) -> BoxFuture<()> {
@@ -154,6 +164,7 @@ pub(crate) fn question(id: i64, method: Method, params: &str) -> Question {
         upstream: upstream(),
         sharing: Sharing::Catalog,
         id: Id::integer(id),
+        asked_as: Id::integer(id),
     };
     Question {
         from,
@@ -211,6 +222,8 @@ impl House {
             identity: Identity::new("vestibule", "1.2.3", None),
             clock,
             caps: Arc::new(move |_| caps),
+            fleet: Arc::new(Alone::new()),
+            plans: Arc::new(|_, _| Some(Arc::new(plan()))),
             admission: Arc::new(|_, _| true),
             toll: Arc::new(|_, _| Box::pin(async { Ok(Box::new(()) as crate::Permit) })),
         };

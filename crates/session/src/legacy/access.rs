@@ -67,6 +67,7 @@ pub(super) async fn session(shared: &Arc<Shared>, facts: &Facts) -> Result<Arc<L
     let Some(stored) = stored else {
         return Err(Reject::SessionNotFound);
     };
+    let (version, state) = (stored.version, Arc::clone(&stored.state));
     let negotiated = stored.opening.revision;
     facts.record.set_revision(negotiated);
     if facts
@@ -79,6 +80,7 @@ pub(super) async fn session(shared: &Arc<Shared>, facts: &Facts) -> Result<Arc<L
     }
     let live = known.unwrap_or_else(|| attach(shared, stored, &facts.principal));
     live.used_by(&facts.principal);
+    live.renewed(shared, version, &state).await;
     Ok(live)
 }
 

@@ -8,15 +8,16 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use vestibule_exchange::{Call, Event, Exchange, Final, LogLevel, RpcError};
 use vestibule_frame::meta::Reserved;
-use vestibule_frame::{Draft, Frame, Id};
+use vestibule_frame::{Draft, Frame, Id, Limits, encode};
 use vestibule_store::modify;
-use vestibule_streamlog::Class;
+use vestibule_streamlog::{Class, Writer};
 use vestibule_terms::reject::code;
-use vestibule_terms::{Method, Outcome, Record, Reject, ServerPlan};
+use vestibule_terms::{Deadline, Method, Outcome, Principal, Record, Reject, ServerPlan};
 
 use super::batch::Held;
 use super::inlet::one_piece;
 use super::live::Live;
+use super::note::{Heading, Note};
 use super::question::no_longer;
 use super::sink::Sink;
 use crate::answer;
@@ -58,7 +59,15 @@ struct Driver {
     record: Record,
     relay: Relay,
     effect: Effect,
+    caller: Caller,
     _held: Option<Held>,
+}
+
+/// What a note says of who calls; written when the upstream is known.
+struct Caller {
+    user: Arc<Principal>,
+    token: Option<Id>,
+    heading: Option<Heading>,
 }
 
 /// A request that may run: its ticket and what cancels it.
@@ -111,6 +120,11 @@ pub(super) fn run<S: Exchange>(
         record: request.record.clone(),
         relay,
         effect: Effect::of(request.method, &request.frame),
+        caller: Caller {
+            user: Arc::clone(&facts.principal),
+            token: token.clone(),
+            heading: None,
+        },
         _held: request.held,
     };
     let call = Call {
@@ -127,10 +141,72 @@ pub(super) fn run<S: Exchange>(
         param_headers: Arc::new([]),
         deadline: facts.deadline,
         inlet: Some(Arc::clone(&live.inlet)),
+        continues: None,
     };
     let ending = room.shared.endings.of(facts);
     let running = Running::new(room.call(call), Some(facts.deadline.end)).until(ending);
     driver.drive(running, cancelled)
+}
+
+/// The rest of a call that another process began, to be run to its end; the rest of its answer goes
+/// to `writer`. Nothing when its request's id is in flight here already.
+pub(super) fn go_on(
+    shared: &Arc<Shared>,
+    live: &Arc<Live>,
+    plan: &Arc<ServerPlan>,
+    (id, note): (Id, Note),
+    writer: Writer,
+) -> Option<impl Future<Output = ()> + Send + use<>> {
+    let (ticket, cancelled) = begin(live, &id).ok()?;
+    let Note {
+        method,
+        token,
+        user,
+        continuation,
+    } = note;
+    let record = Record::default();
+    let (revision, strict) = (live.revision(), plan.strict_fields);
+    let deadline = Deadline::starting_now(plan.call_idle, plan.call_total);
+    let message = encode::request(&id, method.as_str(), None);
+    let message = Frame::parse(message, &Limits::default()).ok()?;
+    let call = Call {
+        plan: Arc::clone(plan),
+        principal: Arc::clone(&user),
+        record: record.clone(),
+        revision,
+        method,
+        message: Draft::new(message),
+        session: Some(live.name.clone()),
+        capabilities: Arc::clone(&live.capabilities),
+        log_level: live.level(),
+        progress: token.is_some(),
+        param_headers: Arc::new([]),
+        deadline,
+        inlet: Some(Arc::clone(&live.inlet)),
+        continues: Some(Arc::new(continuation)),
+    };
+    let driver = Driver {
+        shared: Arc::clone(shared),
+        live: Arc::clone(live),
+        plan: Arc::clone(plan),
+        sink: Sink::of(shared, live, id.token(), writer),
+        index: 0,
+        id,
+        ticket,
+        method,
+        record,
+        relay: Relay::new(revision, token.clone(), Some(LogLevel::Debug), strict),
+        effect: Effect::None,
+        caller: Caller {
+            user: Arc::clone(&user),
+            token,
+            heading: None,
+        },
+        _held: None,
+    };
+    let ending = shared.endings.watch(&user, plan);
+    let running = Running::new((shared.below)(call), Some(deadline.end)).until(ending);
+    Some(driver.drive(running, cancelled))
 }
 
 /// A call that ends by a panic of a stage below must not keep its id in flight.
@@ -198,7 +274,8 @@ impl Driver {
                 }
             }
             Event::QuestionWithdrawn(draft) => {
-                if let Some(message) = self.live.withdraw(draft, |_| true) {
+                let withdrawn = self.live.withdraw(&self.shared, draft, |_| true);
+                if let Some(message) = withdrawn.await {
                     self.say(message).await;
                 }
             }
@@ -207,8 +284,27 @@ impl Driver {
                     self.sink.pause(retry).await;
                 }
             }
+            Event::Mark { mark, covers_next } => {
+                if let Some(note) = self.note(&mark) {
+                    self.sink.note(note, covers_next).await;
+                }
+            }
             Event::Final(_) => {}
         }
+    }
+
+    /// What another process needs to go on from `mark`. Only of calls that end with their answer.
+    fn note(&mut self, mark: &[u8]) -> Option<Bytes> {
+        if !matches!(self.effect, Effect::None) {
+            return None;
+        }
+        let caller = &mut self.caller;
+        if caller.heading.is_none() {
+            let upstream = self.record.upstream()?;
+            let token = caller.token.as_ref();
+            caller.heading = Some(Heading::new(self.method, token, &caller.user, upstream));
+        }
+        caller.heading.as_ref().map(|heading| heading.note(mark))
     }
 
     /// Says something about a question where the question was put.
@@ -241,7 +337,8 @@ impl Driver {
         let effect = std::mem::replace(&mut self.effect, Effect::None);
         let end = effect.apply(&self.shared, &self.live, end).await;
         let (first, over) = self.live.machine().finish(&self.id, self.ticket);
-        for (id, _open) in &over {
+        for (id, open) in &over {
+            self.live.unkept(&self.shared, id, open).await;
             self.say(no_longer(id)).await;
         }
         let encoder = Encoder {

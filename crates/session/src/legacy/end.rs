@@ -1,21 +1,19 @@
 //! The end of a session, however it comes: its calls are cancelled, its upstream sessions and its
-//! events go (SES-03, GET-08). And the end of streams whose task is gone (EL-15).
+//! events go (SES-03, GET-08).
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::time::{Instant, sleep};
 use vestibule_exchange::Exchange;
 use vestibule_store::{Ended, SessionKey};
-use vestibule_streamlog::StreamRef;
 use vestibule_terms::Reject;
 
 use super::access::{session_or_405, unavailable};
 use super::live::Live;
-use super::sink::outcome_unknown;
 use crate::answer::{self, Response};
 use crate::facts::Facts;
+use crate::replicas::{self, Word};
 use crate::room::{Room, Shared};
 
 /// How long the calls of a session that is ended from above may take to say so.
@@ -45,6 +43,7 @@ pub(crate) async fn ended(shared: &Arc<Shared>, over: &Ended) {
         .ended(stored.key.tenant(), stored.opening.revision);
     tracing::debug!(reason = over.reason.as_str(), "a session has ended");
     take_down(shared, &stored.key).await;
+    replicas::tell(shared, Word::Ended(stored.key.clone())).await;
 }
 
 /// Ends what is left here of sessions that the store no longer has: of one that ended between the
@@ -81,7 +80,8 @@ pub(crate) async fn expelled(shared: &Arc<Shared>) {
     }
 }
 
-async fn take_down(shared: &Arc<Shared>, key: &SessionKey) {
+/// Ends what this process holds of a session that is no more.
+pub(crate) async fn take_down(shared: &Arc<Shared>, key: &SessionKey) {
     let name = Live::name_of(key);
     if let Some((_, live)) = shared.lives.remove(&name) {
         // Dropping the handles cancels the calls; questions end with the upstream sessions.
@@ -100,24 +100,5 @@ async fn take_down(shared: &Arc<Shared>, key: &SessionKey) {
 async fn forget(shared: &Shared, key: &SessionKey) {
     if let Err(error) = shared.rooms.log.forget_session(key).await {
         tracing::debug!(%error, "the streams of a session could not be forgotten");
-    }
-}
-
-/// Writes the end of a stream that has lost its task. Whoever is first is the one.
-pub(crate) async fn adopt(shared: &Shared, stream: &StreamRef, requests: &[Bytes]) {
-    let log = &shared.rooms.log;
-    let Some((last, before)) = requests.split_last() else {
-        let _ended = log.finish(stream, None).await;
-        return;
-    };
-    let before: Vec<Bytes> = before.iter().map(outcome_unknown).collect();
-    if !before.is_empty()
-        && let Err(error) = log.append(stream, before).await
-    {
-        tracing::debug!(%error, "an orphaned stream was ended by somebody else");
-        return;
-    }
-    if let Err(error) = log.finish(stream, Some(outcome_unknown(last))).await {
-        tracing::debug!(%error, "an orphaned stream was ended by somebody else");
     }
 }

@@ -2,16 +2,20 @@
 //! EL-13).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use tokio::time::timeout;
 use vestibule_exchange::Exchange;
 use vestibule_frame::{encode as write, json, sse};
 use vestibule_metrics::StreamKind as Kind;
-use vestibule_streamlog::{Class, Event, LogError, Resume, StreamKind, StreamRef};
+use vestibule_streamlog::{Class, Event, LogError, Resume, StreamKind};
 use vestibule_terms::{Method, Reject};
 
 use super::access::session_or_405;
+use super::hold::{Resuming, held};
+use super::listen::listen;
 use super::live::{Live, PROMPTS, RESOURCES, TOOLS};
 use super::reader::Reading;
 use super::sink::history_lost;
@@ -19,6 +23,9 @@ use crate::answer::{self, Response};
 use crate::facts::Facts;
 use crate::room::{Room, Shared};
 use crate::stream::EventBody;
+
+/// How long a client may wait to be told whether it is let in (EL-29).
+const PROMPT: Duration = Duration::from_secs(1);
 
 /// Serves the GET.
 pub(crate) async fn get<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
@@ -78,14 +85,15 @@ async fn standalone(shared: &Arc<Shared>, live: &Arc<Live>) -> Result<Response, 
         .open(&live.key, StreamKind::Standalone)
         .await?;
     let reader = shared.rooms.log.attach(&opened.stream, 0).await?;
-    let priming = live
-        .revision()
-        .has_priming()
-        .then(|| sse::priming(opened.priming.as_str()));
+    let priming = opened
+        .priming
+        .filter(|_| live.revision().has_priming())
+        .map(|priming| sse::priming(priming.as_str()));
     let reading = Reading::begin(shared, live, reader, Kind::Get)
         .await
         .first(priming);
-    Ok(answer::events(reading.body()))
+    listen(shared, live);
+    Ok(answer::events(Box::new(reading).body()))
 }
 
 /// Goes on with a stream after the last event the client has dispatched.
@@ -95,41 +103,74 @@ async fn resume(
     facts: &Facts,
     last: &str,
 ) -> Result<Response, Refusal> {
-    let outcome = shared.rooms.log.resume(&live.key, last).await?;
+    let (log, key, last) = (
+        Arc::clone(&shared.rooms.log),
+        live.key.clone(),
+        last.to_owned(),
+    );
+    let mut resuming: Resuming = Box::pin(async move { log.resume(&key, &last).await });
+    let Ok(outcome) = timeout(PROMPT, &mut resuming).await else {
+        return Ok(answer::events(EventBody::new(held(shared, live, resuming))));
+    };
+    let outcome = outcome?;
     shared.observer.resumed(&facts.plan.tenant, &outcome);
-    match outcome {
-        Resume::Replay { stream, after } | Resume::Ending { stream, after } => {
-            replay(shared, live, &stream, after).await
+    match resumed(shared, live, outcome).await? {
+        Resumed::Reading(reading) => Ok(answer::events(reading.body())),
+        Resumed::Errors(errors) => {
+            let errors = stream::iter(errors.into_iter().map(Ok));
+            Ok(answer::events(EventBody::new(errors)))
         }
-        Resume::StandaloneGap { stream, after } => {
-            let events = conservative(shared, live).await;
-            live.publish_all(shared, events).await;
-            replay(shared, live, &stream, after).await
-        }
-        Resume::LostPost { requests } => {
-            let errors: Vec<_> = requests
-                .iter()
-                .map(|request| Ok(sse::message(None, &[history_lost(request)])))
-                .collect();
-            Ok(answer::events(EventBody::new(stream::iter(errors))))
-        }
-        Resume::Finished | Resume::Unknown => Err(Refusal::Nothing),
-        Resume::Foreign => Err(Refusal::Reject(Reject::InvalidRequest(
+        Resumed::Nothing => Err(Refusal::Nothing),
+        Resumed::Foreign => Err(Refusal::Reject(Reject::InvalidRequest(
             "Last-Event-ID is not valid here".into(),
         ))),
-        Resume::NoSession => Err(Refusal::Reject(Reject::SessionNotFound)),
+        Resumed::NoSession => Err(Refusal::Reject(Reject::SessionNotFound)),
     }
 }
 
-async fn replay(
+/// What a client gets that came back.
+pub(super) enum Resumed {
+    /// The rest of the stream.
+    Reading(Box<Reading>),
+    /// The responses that are left for its requests.
+    Errors(Vec<Bytes>),
+    /// Nothing: it has had all, or nothing is known.
+    Nothing,
+    /// The id is not of this session.
+    Foreign,
+    /// The session is gone.
+    NoSession,
+}
+
+/// Does what the outcome asks for (EL-13).
+pub(super) async fn resumed(
     shared: &Arc<Shared>,
     live: &Arc<Live>,
-    stream: &StreamRef,
-    after: u64,
-) -> Result<Response, Refusal> {
-    let reader = shared.rooms.log.attach(stream, after).await?;
+    outcome: Resume,
+) -> Result<Resumed, LogError> {
+    let (stream, after) = match outcome {
+        Resume::Replay { stream, after } | Resume::Ending { stream, after } => (stream, after),
+        Resume::StandaloneGap { stream, after } => {
+            let events = conservative(shared, live).await;
+            live.publish_all(shared, events).await;
+            (stream, after)
+        }
+        Resume::LostPost { requests } => {
+            let errors = requests
+                .iter()
+                .map(|request| sse::message(None, &[history_lost(request)]));
+            return Ok(Resumed::Errors(errors.collect()));
+        }
+        Resume::Finished | Resume::Unknown => return Ok(Resumed::Nothing),
+        Resume::Foreign => return Ok(Resumed::Foreign),
+        Resume::NoSession => return Ok(Resumed::NoSession),
+    };
+    let reader = shared.rooms.log.attach(&stream, after).await?;
     let reading = Reading::begin(shared, live, reader, Kind::Get).await;
-    Ok(answer::events(reading.body()))
+    if stream.id.is_standalone() {
+        listen(shared, live);
+    }
+    Ok(Resumed::Reading(Box::new(reading)))
 }
 
 /// What makes a client whole that has missed notifications: each of its lists may have changed, and

@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use vestibule_exchange::{Arrival, Inlet};
+use vestibule_exchange::{Arrival, BoxFuture, Inlet, QuestionRef};
 use vestibule_frame::Draft;
+use vestibule_store::{Kind, StoreError};
 use vestibule_streamlog::{Class, Event};
 use vestibule_terms::{Direction, Method, UpstreamId};
 
@@ -92,6 +93,53 @@ impl Inlet for SessionInlet {
             tokio::spawn(async move { live.work().await });
         }
     }
+
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+        let (live, upstream) = (self.0.upgrade(), upstream.clone());
+        Box::pin(async move {
+            let (live, shared) = both(live)?;
+            let sessions = &shared.rooms.sessions;
+            let kept = sessions.kept(&live.key, Kind::Upstream, upstream.as_str());
+            heard(kept.await)?
+        })
+    }
+
+    fn remember(
+        &self,
+        upstream: &UpstreamId,
+        record: Bytes,
+        instead: Option<Bytes>,
+    ) -> BoxFuture<Option<Bytes>> {
+        let (live, upstream) = (self.0.upgrade(), upstream.clone());
+        Box::pin(async move {
+            let (live, shared) = both(live)?;
+            let sessions = &shared.rooms.sessions;
+            let (key, name) = (&live.key, upstream.as_str());
+            if let Some(instead) = instead {
+                let new = Some(record.clone());
+                let swapped = sessions.swap_kept(key, Kind::Upstream, name, &instead, new);
+                if heard(swapped.await)? {
+                    return Some(record);
+                }
+            }
+            let kept = sessions.keep(key, Kind::Upstream, name, record);
+            heard(kept.await)?.map(|kept| kept.record)
+        })
+    }
+}
+
+/// A session and its room, while both are there.
+fn both(live: Option<Arc<Live>>) -> Option<(Arc<Live>, Arc<Shared>)> {
+    let live = live?;
+    let shared = live.shared.upgrade()?;
+    Some((live, shared))
+}
+
+/// What the store answered; without it a session goes on by itself.
+fn heard<T>(answer: Result<T, StoreError>) -> Option<T> {
+    answer
+        .inspect_err(|error| tracing::debug!(%error, "an upstream session is not written down"))
+        .ok()
 }
 
 impl Live {
@@ -127,7 +175,8 @@ impl Live {
                 }
             }
             Arrival::QuestionWithdrawn(draft) => {
-                let withdrawn = self.withdraw(draft, |from| from.upstream == *upstream);
+                let theirs = |from: &QuestionRef| from.upstream == *upstream;
+                let withdrawn = self.withdraw(shared, draft, theirs).await;
                 if let Some(payload) = withdrawn {
                     self.publish(
                         shared,
@@ -169,8 +218,9 @@ impl Live {
 
     /// Hands an event to the session's newest standalone stream, once the client is ready.
     pub(super) async fn publish(&self, shared: &Shared, event: Event) {
-        if let Some(event) = self.hold(event) {
-            self.publish_all(shared, vec![event]).await;
+        match self.hold(event) {
+            Some(event) => self.publish_all(shared, vec![event]).await,
+            None => self.watch(),
         }
     }
 

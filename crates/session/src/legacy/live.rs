@@ -4,14 +4,15 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
+use tokio::time::sleep;
 use vestibule_exchange::{Capabilities, Inlet, LogLevel, QuestionRef, SessionKey};
 use vestibule_frame::Id;
-use vestibule_store::{Opening, Stored};
+use vestibule_store::{Opening, State, Stored};
 use vestibule_streamlog::{Class, Event, StreamId};
 use vestibule_terms::{Principal, Revision, ServerId};
 
@@ -21,6 +22,9 @@ use crate::room::Shared;
 
 /// Events that wait for `notifications/initialized` (LIF-05).
 const HELD: usize = 256;
+
+/// How often is asked whether a client has become ready elsewhere.
+const WATCH: Duration = Duration::from_secs(1);
 
 /// Paused streams that are remembered at a time.
 const PAUSES: usize = 64;
@@ -35,6 +39,8 @@ pub(super) struct Open {
     pub(super) from: QuestionRef,
     /// The asker's own progress token, if it gave one.
     pub(super) token: Option<Id>,
+    /// Whether the session's record has it, so that any process may take its answer.
+    pub(super) kept: bool,
 }
 
 /// The lists the server declared, as bits; all of them where the handshake was elsewhere.
@@ -45,6 +51,7 @@ pub(super) const RESOURCES: u8 = 4;
 /// One session in this process.
 pub(crate) struct Live {
     pub(super) shared: Weak<Shared>,
+    own: Weak<Live>,
     /// Its name in the store and the log.
     pub(super) key: vestibule_store::SessionKey,
     /// Its name in the rooms below.
@@ -58,6 +65,10 @@ pub(crate) struct Live {
     pub(super) inlet: Arc<dyn Inlet>,
     machine: Mutex<Machine<Cancel, Open>>,
     level: Mutex<Option<LogLevel>>,
+    /// The newest version of its state that was seen here.
+    version: AtomicU64,
+    /// Whether somebody watches for the client to be ready.
+    watched: AtomicBool,
     held: Mutex<Vec<Event>>,
     declared: AtomicU8,
     /// What paused streams were told to wait, until their readers have passed it on.
@@ -92,6 +103,7 @@ impl Live {
         let level = stored.state.log_level.as_deref().and_then(LogLevel::parse);
         Self {
             shared: Arc::downgrade(shared),
+            own: Weak::clone(&own),
             name: Self::name_of(&stored.key),
             key: stored.key.clone(),
             capabilities: Arc::new(capabilities),
@@ -101,6 +113,8 @@ impl Live {
             inlet: Arc::new(SessionInlet(own)),
             machine: Mutex::new(Machine::new(stored.state.initialized)),
             level: Mutex::new(level),
+            version: AtomicU64::new(stored.version),
+            watched: AtomicBool::new(false),
             held: Mutex::new(Vec::new()),
             declared: AtomicU8::new(TOOLS | PROMPTS | RESOURCES),
             pauses: Mutex::default(),
@@ -157,8 +171,42 @@ impl Live {
         *lock(&self.level)
     }
 
-    pub(super) fn set_level(&self, level: LogLevel) {
+    pub(crate) fn set_level(&self, level: LogLevel) {
         *lock(&self.level) = Some(level);
+    }
+
+    /// What another process has changed of the session.
+    pub(super) async fn renewed(&self, shared: &Shared, version: u64, state: &State) {
+        if self.version.fetch_max(version, Ordering::Relaxed) >= version {
+            return;
+        }
+        *lock(&self.level) = state.log_level.as_deref().and_then(LogLevel::parse);
+        if state.initialized {
+            let held = self.ready();
+            self.publish_all(shared, held).await;
+        }
+    }
+
+    /// Something waits here for the client to be ready, which it may say elsewhere.
+    pub(super) fn watch(&self) {
+        let (Some(live), Some(shared)) = (self.own.upgrade(), self.shared.upgrade()) else {
+            return;
+        };
+        if shared.rooms.fleet.is_alone() || self.watched.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let shared = Arc::downgrade(&shared);
+        tokio::spawn(async move {
+            while live.machine().phase() == Phase::Opened {
+                sleep(WATCH).await;
+                let Some(shared) = shared.upgrade() else {
+                    return;
+                };
+                if let Ok(Some(stored)) = shared.rooms.sessions.get(&live.key).await {
+                    live.renewed(&shared, stored.version, &stored.state).await;
+                }
+            }
+        });
     }
 
     /// The level below which no log message is sent (LOG-01).

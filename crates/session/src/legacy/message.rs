@@ -21,6 +21,7 @@ use super::{notify, solo};
 use crate::answer::{self, Response};
 use crate::encode::Reply;
 use crate::facts::{Facts, note_target};
+use crate::replicas::{self, Word};
 use crate::room::{Room, Shared};
 use crate::stream::EventBody;
 
@@ -140,6 +141,7 @@ pub(super) async fn local(
         .map_err(|error| unavailable(&error))?
         .ok_or(Reject::SessionNotFound)?;
     live.set_level(level);
+    replicas::tell(shared, Word::Level(live.key.clone(), level)).await;
     Ok(None) // upstreams are told too
 }
 
@@ -198,12 +200,12 @@ async fn streamed(shared: &Arc<Shared>, live: &Arc<Live>, streaming: Streaming) 
         priming,
         requests,
     } = streaming;
-    let priming = live
-        .revision()
-        .has_priming()
-        .then(|| sse::priming(priming.as_str()));
+    let priming = priming
+        .filter(|_| live.revision().has_priming())
+        .map(|priming| sse::priming(priming.as_str()));
     let reading = Reading::begin(shared, live, reader, StreamKind::Post).await;
-    answer::events(reading.answering(requests).first(priming).body())
+    let reading = Box::new(reading.answering(requests).first(priming));
+    answer::events(reading.body())
 }
 
 /// CAN-03: a stream without any event, because an empty JSON body breaks parsers.

@@ -6,14 +6,19 @@
 //! from there to whoever reads the stream.
 
 mod access;
+mod adopt;
 mod attended;
 mod batch;
 mod call;
+mod claim;
 mod end;
 mod get;
+mod hold;
 mod inlet;
+mod listen;
 mod live;
 mod message;
+mod note;
 mod notify;
 mod open;
 mod question;
@@ -21,11 +26,13 @@ mod reader;
 mod sink;
 mod solo;
 
+pub(crate) use adopt::adopt;
 pub(crate) use batch::batch;
-pub(crate) use end::{adopt, delete, ended, expelled, leftovers};
+pub(crate) use end::{delete, ended, expelled, leftovers, take_down};
 pub(crate) use get::get;
 pub(crate) use live::Live;
 pub(crate) use message::message;
+pub(crate) use notify::cancel;
 pub(crate) use open::open;
 pub(crate) use question::lost;
 

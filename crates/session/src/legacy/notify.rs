@@ -7,9 +7,11 @@ use vestibule_store::modify;
 use vestibule_terms::{Direction, Method, Record, Reject};
 
 use super::access::unavailable;
+use super::claim::{self, Claim};
 use super::live::Live;
 use crate::classify::{is_request_only, without_id};
 use crate::facts::Facts;
+use crate::replicas::{self, Word};
 use crate::room::Shared;
 
 /// Takes a notification. What is unknown or goes the wrong way is ignored (FRM-13, FRM-14).
@@ -34,7 +36,7 @@ pub(super) async fn notification(
     if method == Method::Initialized {
         initialized(shared, live).await?;
     } else if method == Method::Cancelled {
-        cancelled(live, &frame);
+        cancelled(shared, live, &frame).await;
     } else if method == Method::Progress {
         progress(shared, live, facts, frame).await;
     } else if method == Method::RootsListChanged && live.capabilities.roots_list_changed {
@@ -60,19 +62,30 @@ async fn initialized(shared: &Arc<Shared>, live: &Live) -> Result<(), Reject> {
 }
 
 /// CAN-01, CAN-04: the call of that id ends here and at its upstream; anything else is ignored.
-fn cancelled(live: &Live, frame: &Frame) {
+async fn cancelled(shared: &Arc<Shared>, live: &Live, frame: &Frame) {
     let id = frame
         .params()
         .and_then(|params| frame.member(params, "requestId"))
         .and_then(|span| Id::from_token(frame.shared(span)));
-    let cancelled = id.and_then(|id| live.machine().cancel(&id));
-    match cancelled {
-        Some((cancel, _questions)) => {
-            // The task that runs the call may have seen its end in this very moment.
-            let _too_late = cancel.send(());
-        }
-        None => tracing::debug!("a cancellation names no call in flight"),
+    let Some(id) = id else { return };
+    if !cancel(shared, live, &id).await {
+        tracing::debug!("a cancellation names no call in flight here");
+        replicas::tell(shared, Word::Cancel(live.key.clone(), id)).await;
     }
+}
+
+/// Cancels the call of that id, if it runs in this process.
+pub(crate) async fn cancel(shared: &Arc<Shared>, live: &Live, id: &Id) -> bool {
+    let cancelled = live.machine().cancel(id);
+    let Some((cancel, questions)) = cancelled else {
+        return false;
+    };
+    // The task that runs the call may have seen its end in this very moment.
+    let _too_late = cancel.send(());
+    for (id, open) in &questions {
+        live.unkept(shared, id, open).await;
+    }
+    true
 }
 
 /// Progress about a question, under the asker's own token (5.2). Only where it is sure who asked:
@@ -98,15 +111,37 @@ async fn progress(shared: &Arc<Shared>, live: &Live, facts: &Facts, frame: Frame
 }
 
 /// Takes an answer to a question: the first one goes to whoever asked, later and unknown ones are
-/// dropped (EL-18, STA-16).
+/// dropped (EL-18, STA-16). Whoever asked may have asked another process.
 pub(super) async fn response(shared: &Arc<Shared>, live: &Live, frame: Frame) {
-    let open = frame.id().and_then(|id| live.machine().answer(&id));
-    let Some(open) = open else {
-        tracing::debug!("an answer to no open question is dropped");
-        return;
+    let Some(id) = frame.id() else { return };
+    let open = live.machine().answer(&id);
+    let bytes = frame.bytes().clone();
+    let answer = Draft::new(frame);
+    let claimed = match &open {
+        Some(open) if !open.kept => Claim::Away, // nobody else knows of it
+        Some(_) | None => claim::take(shared, live, &id, &bytes).await,
     };
     // HTR-04: accepted only once it has reached the upstream.
-    if let Err(error) = shared.back.answer(open.from, Draft::new(frame)).await {
+    let taken = match (claimed, open) {
+        (Claim::Mine(from, receipt), open) => {
+            let taken = match open {
+                Some(open) => shared.back.answer(open.from, answer),
+                None => {
+                    let (can, inlet) = (Arc::clone(&live.capabilities), Arc::clone(&live.inlet));
+                    shared.back.deliver(*from, answer, can, inlet)
+                }
+            };
+            let taken = taken.await;
+            claim::delivered(shared, live, receipt).await;
+            taken
+        }
+        (Claim::Away, Some(open)) => shared.back.answer(open.from, answer).await,
+        (Claim::Nothing, _) | (Claim::Away, None) => {
+            tracing::debug!("an answer to no open question is dropped");
+            return;
+        }
+    };
+    if let Err(error) = taken {
         tracing::debug!(code = error.code, "an answer did not reach its upstream");
     }
 }

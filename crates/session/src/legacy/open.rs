@@ -137,6 +137,7 @@ async fn view<S: Exchange>(
         param_headers: Arc::new([]),
         deadline: facts.deadline,
         inlet: None,
+        continues: None,
     };
     let mut running = Running::new(room.call(call), Some(facts.deadline.end));
     while let Some(event) = running.next().await {
@@ -194,7 +195,10 @@ fn refusal(shared: &Shared, facts: &Facts, error: &StoreError) -> Reject {
         StoreError::PrincipalFull(_) => Scope::Principal,
         StoreError::TenantFull(_) => Scope::Tenant,
         StoreError::Unavailable(_) => return unavailable(error),
-        StoreError::Exists => return Reject::Internal,
+        StoreError::Exists
+        | StoreError::NoRoom(_)
+        | StoreError::Refused(_)
+        | StoreError::Url(_) => return Reject::Internal,
     };
     shared
         .rooms

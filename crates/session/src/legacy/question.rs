@@ -11,6 +11,7 @@ use vestibule_streamlog::{Class, Event};
 use vestibule_terms::reject::code;
 use vestibule_terms::{Direction, Method};
 
+use super::claim;
 use super::live::{Live, Open};
 use crate::encode;
 use crate::machine::Ticket;
@@ -58,11 +59,15 @@ impl Live {
         };
         let id = Id::integer(i64::try_from(number).unwrap_or(i64::MAX));
         let token = restamp(&mut draft, &id);
+        let kept = claim::put(shared, self, &id, &question.from).await;
         let open = Open {
             from: question.from,
             token,
+            kept,
         };
-        if let Err(refused) = self.machine().ask(id.clone(), about, open) {
+        let asked = self.machine().ask(id.clone(), about, open);
+        if let Err(refused) = asked {
+            self.unkept(shared, &id, &refused).await;
             let text = "the call is over";
             answer_with_error(&shared.back, refused.from, code::INTERNAL, text);
             return None;
@@ -71,6 +76,13 @@ impl Live {
             id,
             payload: Bytes::from(draft.chunks().concat()),
         })
+    }
+
+    /// Whoever asked does not wait for an answer any more.
+    pub(super) async fn unkept(&self, shared: &Shared, id: &Id, open: &Open) {
+        if open.kept {
+            claim::forget(shared, self, id).await;
+        }
     }
 
     fn may_be_asked(&self, question: &Question) -> Result<(), i64> {
@@ -99,17 +111,20 @@ impl Live {
 
     /// The upstream withdraws a question: its `notifications/cancelled` with the client's id
     /// (5.4); none when the question is no longer open.
-    pub(super) fn withdraw(
+    pub(super) async fn withdraw(
         &self,
+        shared: &Shared,
         draft: Draft,
         is_it: impl Fn(&QuestionRef) -> bool,
     ) -> Option<Bytes> {
         let frame = draft.frame();
         let params = frame.params()?;
         let theirs = Id::from_token(frame.shared(frame.member(params, "requestId")?))?;
-        let (id, _open) = self
+        let withdrawn = self
             .machine()
-            .withdraw(|open| open.from.id == theirs && is_it(&open.from))?;
+            .withdraw(|open| open.from.id == theirs && is_it(&open.from));
+        let (id, open) = withdrawn?;
+        self.unkept(shared, &id, &open).await;
         let mut draft = draft;
         draft.set_member(params, "requestId", id.token());
         Some(Bytes::from(draft.chunks().concat()))

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{Stream, stream};
 use tokio::sync::watch;
 use vestibule_frame::sse;
 use vestibule_metrics::StreamKind;
 use vestibule_store::OpenStream;
-use vestibule_streamlog::{Entry, LogError, Next, Reader, Stop};
+use vestibule_streamlog::{Entry, LogError, Next, Orphan, Reader, Stop};
 
 use super::get::conservative;
 use super::live::Live;
@@ -19,7 +19,7 @@ use super::sink::history_lost;
 use crate::modern::drained;
 use crate::observe;
 use crate::room::Shared;
-use crate::stream::EventBody;
+use crate::stream::{Aborted, EventBody};
 
 /// When to come back to a stream that was closed because something is wrong with it.
 const SOON: Duration = Duration::from_secs(1);
@@ -73,11 +73,16 @@ impl Reading {
     }
 
     /// The body.
-    pub(super) fn body(self) -> EventBody {
-        EventBody::new(stream::unfold(Box::new(self), |mut reading| async move {
+    pub(super) fn body(self: Box<Self>) -> EventBody {
+        EventBody::new(self.events())
+    }
+
+    /// What the body consists of.
+    pub(super) fn events(self: Box<Self>) -> impl Stream<Item = Result<Bytes, Aborted>> + Send {
+        stream::unfold(self, |mut reading| async move {
             let event = reading.next().await?;
             Some((Ok(event), reading))
-        }))
+        })
     }
 
     async fn next(&mut self) -> Option<Bytes> {
@@ -121,7 +126,7 @@ impl Reading {
                 self.ready.extend(errors.collect::<Vec<_>>());
                 self.over = true;
             }
-            Ok(Next::Orphaned { requests }) => self.adopt(&requests).await,
+            Ok(Next::Orphaned { requests, note }) => self.adopt(requests, note).await,
             Ok(Next::Stopped(stop)) => self.stopped(stop),
             Err(error) => {
                 tracing::debug!(%error, "a stream can no longer be read");
@@ -132,25 +137,28 @@ impl Reading {
 
     fn event(&mut self, entry: &Entry) {
         self.counted.event();
-        let id = self
-            .live
-            .revision()
-            .has_event_ids()
-            .then(|| entry.id.as_str());
+        let id = entry.id.as_ref().map(|id| id.as_str());
+        let id = id.filter(|_| self.live.revision().has_event_ids());
         self.ready
             .push_back(sse::message(id, std::slice::from_ref(&entry.payload)));
     }
 
     /// The task that wrote the stream is gone, perhaps with its process: its requests get the one
     /// answer that is left (EL-14, EL-15).
-    async fn adopt(&self, requests: &[Bytes]) {
-        super::end::adopt(&self.shared, self.reader.stream(), requests).await;
+    async fn adopt(&self, requests: Vec<Bytes>, note: Option<Bytes>) {
+        let stream = self.reader.stream().clone();
+        let orphan = Orphan {
+            stream,
+            requests,
+            note,
+        };
+        super::adopt::adopt(&self.shared, orphan).await;
     }
 
     fn stopped(&mut self, stop: Stop) {
         let stated = match stop {
             Stop::Planned => self.live.paused(self.reader.stream().id),
-            Stop::Superseded | Stop::Evicted | Stop::Slow | Stop::Forgotten => None,
+            Stop::Superseded | Stop::Evicted | Stop::Slow | Stop::Away | Stop::Forgotten => None,
         };
         self.close_with(stated.or(stop.retry()));
     }

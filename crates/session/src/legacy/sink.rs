@@ -26,8 +26,8 @@ pub(super) enum First {
 /// A stream that has been opened for the POST.
 pub(super) struct Streaming {
     pub(super) reader: Reader,
-    /// The id of its beginning.
-    pub(super) priming: EventId,
+    /// The id of its beginning, where it has one.
+    pub(super) priming: Option<EventId>,
     /// The id tokens of the requests it answers.
     pub(super) requests: Vec<Bytes>,
 }
@@ -45,6 +45,8 @@ struct State {
     replies: Vec<Option<Reply>>,
     left: usize,
     stage: Stage,
+    /// A note that came before there was a stream, and whether it stands by itself.
+    note: Option<(Bytes, bool)>,
 }
 
 enum Stage {
@@ -67,6 +69,7 @@ impl Sink {
             replies: ids.iter().map(|_| None).collect(),
             left: ids.len(),
             stage: Stage::Waiting(answer),
+            note: None,
         };
         let sink = Self {
             shared: Arc::clone(shared),
@@ -76,6 +79,42 @@ impl Sink {
             state: Mutex::new(state),
         };
         (Arc::new(sink), first)
+    }
+
+    /// A sink for the rest of a stream that another process began.
+    pub(super) fn of(
+        shared: &Arc<Shared>,
+        live: &Arc<Live>,
+        request: Bytes,
+        writer: Writer,
+    ) -> Arc<Self> {
+        let state = State {
+            replies: vec![None],
+            left: 1,
+            stage: Stage::Streaming(writer),
+            note: None,
+        };
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            live: Arc::clone(live),
+            requests: vec![request],
+            accepts: Accepts::ANY,
+            state: Mutex::new(state),
+        })
+    }
+
+    /// Keeps how another process could go on with the call: with the event that comes next, or by
+    /// itself. What answers several requests is not gone on with.
+    pub(super) async fn note(&self, note: Bytes, covers_next: bool) {
+        if self.requests.len() > 1 {
+            return;
+        }
+        let mut state = self.state.lock().await;
+        match &state.stage {
+            Stage::Waiting(_) => state.note = Some((note, !covers_next)),
+            Stage::Streaming(writer) => keep(writer, note, !covers_next).await,
+            Stage::Closed => {}
+        }
     }
 
     /// The answer becomes a stream, if it is not one yet and the client takes one.
@@ -169,6 +208,9 @@ impl Sink {
             priming,
             requests: self.requests.clone(),
         };
+        if let Some((note, alone)) = state.note.take() {
+            keep(&writer, note, alone).await;
+        }
         let before = std::mem::replace(&mut state.stage, Stage::Streaming(writer));
         if let Stage::Waiting(answer) = before {
             // A broken connection is not a cancellation: the stream waits for its client.
@@ -210,6 +252,16 @@ impl Sink {
                 state.stage = Stage::Closed;
             }
         }
+    }
+}
+
+async fn keep(writer: &Writer, note: Bytes, alone: bool) {
+    let mut kept = writer.note(note).await;
+    if alone && kept.is_ok() {
+        kept = writer.append(vec![]).await.map(|_| ());
+    }
+    if let Err(error) = kept {
+        tracing::debug!(%error, "a note of a call could not be kept");
     }
 }
 

@@ -58,6 +58,7 @@ pub(super) async fn message<S: Exchange>(room: &Room<S>, facts: Facts, frame: Fr
         param_headers: Arc::new([]),
         deadline: facts.deadline,
         inlet: None,
+        continues: None,
     };
     let scribe = Scribe::new(&room.shared, &call, id.clone(), token);
     let end = call.deadline.end;

@@ -97,7 +97,12 @@ impl Scribe {
                 None
             }
             // What belongs to no request is for listen streams (HTR-08, SUB-02).
-            Some(Event::Notice(_) | Event::QuestionWithdrawn(_) | Event::Paused { .. }) => None,
+            Some(
+                Event::Notice(_)
+                | Event::QuestionWithdrawn(_)
+                | Event::Paused { .. }
+                | Event::Mark { .. },
+            ) => None,
         };
         message.map_or(Heard::Nothing, Heard::Message)
     }

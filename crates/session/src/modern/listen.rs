@@ -264,7 +264,8 @@ impl Listener {
             Event::Progress(_)
             | Event::Log { .. }
             | Event::QuestionWithdrawn(_)
-            | Event::Paused { .. } => (None, false), // SUB-09
+            | Event::Paused { .. }
+            | Event::Mark { .. } => (None, false), // SUB-09
             Event::Final(Final::Error(error)) => {
                 (Some(Reply::error(Some(&self.id), &error).chunks), true)
             }

@@ -70,6 +70,7 @@ pub(crate) async fn request<S: Exchange>(
         param_headers: facts.head.params.clone().into(),
         deadline: facts.deadline,
         inlet: None,
+        continues: None,
     };
     if stated.method == Method::SubscriptionsListen {
         return listen::serve(room, facts.accepts, call, id).await;

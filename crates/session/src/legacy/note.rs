@@ -1,0 +1,150 @@
+//! What is kept of a running call beside its events, so that another process can go on with it when
+//! this one is gone (EL-15): who calls what, and where the call stands at its upstream.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vestibule_exchange::Continuation;
+use vestibule_frame::Id;
+use vestibule_store::{Decoder, Encoder};
+use vestibule_terms::principal::Proof;
+use vestibule_terms::{Method, Principal, TenantId, UpstreamId};
+
+const FORMAT: u8 = 1;
+
+/// Everything of a note but the upstream's mark, which changes with every event.
+#[derive(Debug, Clone)]
+pub(super) struct Heading(Bytes);
+
+/// A note that was read.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Note {
+    /// What is called.
+    pub(super) method: Method,
+    /// The client's progress token.
+    pub(super) token: Option<Id>,
+    /// Who calls; what decides over a call that runs is not kept.
+    pub(super) user: Arc<Principal>,
+    /// Where it stands.
+    pub(super) continuation: Continuation,
+}
+
+// === impl Heading ===
+
+impl Heading {
+    /// The heading of a call of `user`.
+    pub(super) fn new(
+        method: Method,
+        token: Option<&Id>,
+        user: &Principal,
+        upstream: &UpstreamId,
+    ) -> Self {
+        let heading = Encoder::new(FORMAT)
+            .bytes(method.as_str().as_bytes())
+            .list(some(token.map(Id::as_bytes)).into_iter())
+            .bytes(user.issuer.as_bytes())
+            .bytes(user.subject.as_bytes())
+            .list(some(user.client.as_deref().map(str::as_bytes)).into_iter())
+            .list(some(user.credential.as_deref().map(|hash| &hash[..])).into_iter())
+            .bytes(upstream.as_str().as_bytes());
+        Self(Bytes::from(heading.finish()))
+    }
+
+    /// The note of the call that stands at `mark`.
+    pub(super) fn note(&self, mark: &[u8]) -> Bytes {
+        Bytes::from([&self.0[..], mark].concat())
+    }
+}
+
+// === impl Note ===
+
+impl Note {
+    /// Reads a note of a session of `tenant`; nothing that another version wrote differently.
+    pub(super) fn read(tenant: &TenantId, note: &Bytes) -> Option<Self> {
+        let mut fields = Decoder::new(FORMAT, note.clone())?;
+        let method = Method::parse(&fields.text()?)?;
+        let token = match one(&mut fields)? {
+            Some(token) => Some(Id::from_token(token)?),
+            None => None,
+        };
+        let (issuer, subject) = (Arc::from(fields.text()?), Arc::from(fields.text()?));
+        let client = match one(&mut fields)? {
+            Some(client) => Some(Arc::from(String::from_utf8(client.to_vec()).ok()?)),
+            None => None,
+        };
+        let credential = match one(&mut fields)? {
+            Some(hash) => Some(Arc::new(hash.as_ref().try_into().ok()?)),
+            None => None,
+        };
+        let upstream = UpstreamId::new(&fields.text()?).ok()?;
+        let mark = fields.rest();
+        let proof = if credential.is_some() {
+            Proof::Key
+        } else {
+            Proof::None
+        };
+        Some(Self {
+            method,
+            token,
+            user: Arc::new(Principal {
+                issuer,
+                subject,
+                client,
+                credential,
+                proof,
+                ..Principal::anonymous(tenant.clone())
+            }),
+            continuation: Continuation::Call { upstream, mark },
+        })
+    }
+}
+
+fn some(value: Option<&[u8]>) -> Vec<&[u8]> {
+    value.into_iter().collect()
+}
+
+/// A list of none or one; `None` for any other.
+fn one(fields: &mut Decoder) -> Option<Option<Bytes>> {
+    match fields.list()?.as_slice() {
+        [] => Some(None),
+        [value] => Some(Some(value.clone())),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn el_15_a_note_says_who_calls_what_and_where_it_stands() {
+        let tenant = TenantId::new("acme").unwrap();
+        let upstream = UpstreamId::new("up").unwrap();
+        let user = Principal {
+            issuer: Arc::from("key:"),
+            subject: Arc::from("alice"),
+            client: Some(Arc::from("app")),
+            credential: Some(Arc::new([7; 32])),
+            proof: Proof::Key,
+            ..Principal::anonymous(tenant.clone())
+        };
+        let token = Id::string("t");
+        for token in [None, Some(&token)] {
+            let heading = Heading::new(Method::ToolsCall, token, &user, &upstream);
+            let written = heading.note(b"mark");
+            let read = Note::read(&tenant, &written).unwrap();
+            assert_eq!(read.method, Method::ToolsCall);
+            assert_eq!(read.token.as_ref(), token);
+            assert!(read.user.is_same_caller(&user));
+            assert_eq!(read.user.credential, user.credential);
+            let expected = Continuation::Call {
+                upstream: upstream.clone(),
+                mark: Bytes::from_static(b"mark"),
+            };
+            assert_eq!(read.continuation, expected);
+            for cut in 0..written.len() - b"mark".len() {
+                assert_eq!(Note::read(&tenant, &written.slice(..cut)), None, "{cut}");
+            }
+        }
+    }
+}

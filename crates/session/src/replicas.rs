@@ -1,0 +1,114 @@
+//! What the processes of a fleet tell each other about sessions: only what the store cannot say to
+//! whoever asks it next, because it is about something that goes on in a process right now.
+//!
+//! A word is acknowledged after its effect, so that one who dies in between leaves it to be taken
+//! again; every effect can be had twice.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use vestibule_exchange::LogLevel;
+use vestibule_frame::Id;
+use vestibule_store::{Decoder, Encoder, SessionKey};
+
+use crate::legacy::{self, Live};
+use crate::room::Shared;
+
+const FORMAT: u8 = 1;
+const CANCEL: u8 = 0;
+const LEVEL: u8 = 1;
+const ENDED: u8 = 2;
+
+/// One thing to be told.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// The client no longer wants the request of that id, which runs elsewhere (CAN-01).
+    Cancel(SessionKey, Id),
+    /// The client has set another log level.
+    Level(SessionKey, LogLevel),
+    /// The session has ended.
+    Ended(SessionKey),
+}
+
+impl Word {
+    fn write(&self) -> Bytes {
+        let word = match self {
+            Word::Cancel(session, id) => session
+                .encode(Encoder::new(FORMAT).byte(CANCEL))
+                .bytes(id.as_bytes()),
+            Word::Level(session, level) => session
+                .encode(Encoder::new(FORMAT).byte(LEVEL))
+                .bytes(level.as_str().as_bytes()),
+            Word::Ended(session) => session.encode(Encoder::new(FORMAT).byte(ENDED)),
+        };
+        Bytes::from(word.finish())
+    }
+
+    fn read(word: &Bytes) -> Option<Self> {
+        let mut fields = Decoder::new(FORMAT, word.clone())?;
+        let kind = fields.byte()?;
+        let session = SessionKey::decode(&mut fields)?;
+        let word = match kind {
+            CANCEL => Word::Cancel(session, Id::from_token(fields.bytes()?)?),
+            LEVEL => Word::Level(session, LogLevel::parse(&fields.text()?)?),
+            ENDED => Word::Ended(session),
+            _ => return None,
+        };
+        fields.end()?;
+        Some(word)
+    }
+}
+
+/// Tells every other process.
+pub(crate) async fn tell(shared: &Shared, word: Word) {
+    if let Err(error) = shared.rooms.fleet.broadcast(word.write()).await {
+        tracing::debug!(%error, "the other replicas could not be told");
+    }
+}
+
+/// Does what another process has said. What a newer version says is passed over.
+pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
+    match Word::read(word) {
+        Some(Word::Cancel(session, id)) => {
+            if let Some(live) = live(shared, &session) {
+                legacy::cancel(shared, &live, &id).await;
+            }
+        }
+        Some(Word::Level(session, level)) => {
+            if let Some(live) = live(shared, &session) {
+                live.set_level(level);
+            }
+        }
+        Some(Word::Ended(session)) => legacy::take_down(shared, &session).await,
+        None => tracing::debug!("another replica says something unknown"),
+    }
+}
+
+fn live(shared: &Shared, session: &SessionKey) -> Option<Arc<Live>> {
+    let name = Live::name_of(session);
+    shared.lives.get(&name).map(|live| Arc::clone(&live))
+}
+
+#[cfg(test)]
+mod tests {
+    use vestibule_terms::{SessionId, TenantId};
+
+    use super::*;
+
+    #[test]
+    fn words_are_read_as_they_were_written_and_cut_ones_are_not() {
+        let tenant = TenantId::new("acme").unwrap();
+        let session = SessionKey::new(&tenant, "alice", &SessionId::new("s"));
+        for word in [
+            Word::Cancel(session.clone(), Id::string("7")),
+            Word::Level(session.clone(), LogLevel::Error),
+            Word::Ended(session.clone()),
+        ] {
+            let written = word.write();
+            assert_eq!(Word::read(&written), Some(word));
+            for cut in 0..written.len() {
+                assert_eq!(Word::read(&written.slice(..cut)), None, "{cut}");
+            }
+        }
+    }
+}
