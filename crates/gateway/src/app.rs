@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tracing::{error, info, warn};
+use tracing::{debug, error, info, warn};
 use vestibule_admin::health::{self, Health, Readiness, Watchdog};
 use vestibule_auth::SharedKeys;
 use vestibule_catalog::Catalog;
@@ -26,8 +26,8 @@ use vestibule_middleware::plans::SharedPlans;
 use vestibule_middleware::quota::LocalQuotas;
 use vestibule_registry::{Checked, checked};
 use vestibule_router::Router;
-use vestibule_session::{Identity, SessionRooms, SessionService, Supervisor};
-use vestibule_store::Caps;
+use vestibule_session::{Identity, Plans, SessionRooms, SessionService, Supervisor};
+use vestibule_store::{Caps, Fleet};
 use vestibule_terms::Clock;
 use vestibule_terms::clock::SystemClock;
 use vestibule_upstream::{GatewayIdentity, Targets, Upstreams};
@@ -56,6 +56,9 @@ pub struct App {
     catalog: Arc<Catalog>,
     guard: AddressGuard,
     supervisor: Supervisor,
+    fleet: Arc<dyn Fleet>,
+    /// Whether another process goes on with what this one leaves.
+    outlived: bool,
     admissions: Admissions,
     readiness: Readiness,
     front: Front,
@@ -179,6 +182,16 @@ fn before(
     }
 }
 
+/// The server of that name, as the newest snapshot has it.
+fn configured(plans: &SharedPlans) -> Plans {
+    let plans = Arc::clone(plans);
+    Arc::new(move |tenant, server| {
+        let plans = plans.load();
+        let found = plans.find(tenant.as_str(), server.as_str())?;
+        Some(Arc::clone(&found.plan))
+    })
+}
+
 // === impl App ===
 
 impl App {
@@ -214,11 +227,13 @@ impl App {
         let rooms = SessionRooms {
             sessions: state.sessions,
             log: state.log,
+            fleet: Arc::clone(&state.fleet),
             sealer,
             metrics: metrics.clone(),
             identity: Identity::new(NAME, env!("CARGO_PKG_VERSION"), Some("Vestibule")),
             clock: Arc::clone(&clock),
             caps: Arc::new(|_| Caps::default()),
+            plans: configured(&plans),
             admission: admissions.question(),
             toll: toll::of(&quotas, &plans, &metrics),
         };
@@ -237,6 +252,8 @@ impl App {
             client,
             catalog,
             guard: before.guard,
+            fleet: state.fleet,
+            outlived: state.outlived,
             supervisor,
             admissions,
             readiness,
@@ -342,6 +359,7 @@ async fn serve_health(listener: Listener, health: Health, over: CancellationToke
 /// Serves the data plane and walks it through the steps of a stop. True when nothing was cut.
 async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     let keeping = tokio::spawn(app.supervisor.clone().keep());
+    let hearing = tokio::spawn(app.supervisor.clone().hear());
     let sweeping = tokio::spawn(Arc::clone(&app).housekeeping());
     let admitting = tokio::spawn(app.admissions.clone().watch(app.supervisor.clone()));
     let steps = tokio::spawn({
@@ -369,10 +387,14 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
         );
     }
     keeping.abort();
+    hearing.abort();
     sweeping.abort();
     admitting.abort();
     steps.abort();
-    app.upstreams.shutdown().await;
+    app.upstreams.shutdown(app.outlived).await;
+    if let Err(error) = app.fleet.leave().await {
+        debug!(%error, "the other replicas have to notice by themselves that this one is gone");
+    }
     drained.cut == 0
 }
 

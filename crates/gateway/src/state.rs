@@ -1,18 +1,23 @@
-//! Where sessions and streams are kept: in memory, or on this process's disk too.
+//! Where sessions and streams are kept: in memory, on this process's disk too, or on a server that
+//! several processes share.
 
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use anyhow::Context;
+use bytes::Bytes;
 use tracing::{error, info};
 use vestibule_admin::health::Readiness;
 use vestibule_metrics::Metrics;
 use vestibule_registry::{Checked, checked};
+use vestibule_store::redis::{self, Redis, RedisAlarm, RedisEvent, RedisFleet, RedisSessions};
 use vestibule_store::{
-    Alarm, Disk, DiskEvent, EmbeddedSessions, Keyring, Lifetimes, MemorySessions, Sealer, Sessions,
-    Settings,
+    Alarm, Alone, Disk, DiskEvent, EmbeddedSessions, Fleet, Keyring, Lifetimes, MemorySessions,
+    ReplicaId, Sealer, Sessions, Settings,
 };
-use vestibule_streamlog::{EmbeddedLog, Limits, MemoryLog, StreamLog};
-use vestibule_terms::Clock;
+use vestibule_streamlog::{EmbeddedLog, Limits, MemoryLog, Mode, Modes, RedisLog, StreamLog};
+use vestibule_terms::{Clock, TenantId};
 
 use crate::config;
 
@@ -20,7 +25,10 @@ use crate::config;
 pub(crate) struct State {
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) log: Arc<dyn StreamLog>,
+    pub(crate) fleet: Arc<dyn Fleet>,
     pub(crate) sealer: Sealer,
+    /// Whether another process goes on with what this one leaves.
+    pub(crate) outlived: bool,
 }
 
 impl State {
@@ -47,6 +55,14 @@ impl State {
                 let alarm = alarm(path, metrics, readiness);
                 Self::on_disk(configured, settings, alarm, clock, metrics)
             }
+            checked::Store::Redis { url, ca } => {
+                let keyring =
+                    configured.context("sealing.keys are needed with store.kind: redis")?;
+                let mut settings = redis::Settings::new(url.expose().clone(), ReplicaId::random());
+                settings.ca = authorities(ca.as_deref())?;
+                let modes = modes(checked);
+                Self::shared(keyring, settings, modes, clock, (metrics, readiness))
+            }
         }
     }
 
@@ -55,8 +71,43 @@ impl State {
         Self {
             sessions: Arc::new(MemorySessions::new(Lifetimes::default(), Arc::clone(clock))),
             log: Arc::new(MemoryLog::new(sealer.clone(), Limits::default())),
+            fleet: Arc::new(Alone::new()),
             sealer,
+            outlived: false,
         }
+    }
+
+    fn shared(
+        keyring: Keyring,
+        settings: redis::Settings,
+        modes: Modes,
+        clock: &Arc<dyn Clock>,
+        (metrics, readiness): (&Metrics, &Readiness),
+    ) -> anyhow::Result<Self> {
+        let sealer = Sealer::new(keyring);
+        let redis = Redis::open(settings, redis_alarm(metrics, readiness))?;
+        let fleet = RedisFleet::open(redis.clone(), Arc::clone(clock));
+        let lifetimes = Lifetimes::default();
+        let sessions = Arc::new(RedisSessions::new(
+            redis.clone(),
+            lifetimes,
+            Arc::clone(clock),
+        ));
+        let log = RedisLog::open(
+            redis,
+            Arc::clone(&fleet) as Arc<dyn Fleet>,
+            sealer.clone(),
+            Limits::default(),
+            modes,
+            Arc::clone(clock),
+        );
+        Ok(Self {
+            sessions,
+            log,
+            fleet,
+            sealer,
+            outlived: true,
+        })
     }
 
     fn on_disk(
@@ -93,9 +144,55 @@ impl State {
         Ok(Self {
             sessions,
             log,
+            fleet: Arc::new(Alone::new()),
             sealer,
+            outlived: true,
         })
     }
+}
+
+/// What becomes of each tenant's streams while the store is away (EL-22).
+fn modes(checked: &Checked) -> Modes {
+    let of = |resume| match resume {
+        checked::Resume::Required => Mode::Required,
+        checked::Resume::BestEffort => Mode::BestEffort,
+        checked::Resume::Off => Mode::Off,
+    };
+    let tenants = checked.tenants.iter();
+    let modes: HashMap<TenantId, Mode> = tenants
+        .map(|tenant| (tenant.id.clone(), of(tenant.resume)))
+        .collect();
+    Arc::new(move |tenant| modes.get(tenant).copied().unwrap_or(Mode::BestEffort))
+}
+
+/// What is accepted in place of the machine's authorities.
+fn authorities(file: Option<&Path>) -> anyhow::Result<Option<Bytes>> {
+    let read = |path: &Path| {
+        let text = std::fs::read(path);
+        text.map(Bytes::from)
+            .with_context(|| format!("store.ca: {} cannot be read", path.display()))
+    };
+    file.map(read).transpose()
+}
+
+/// Tells the operator whether the server answers.
+fn redis_alarm(metrics: &Metrics, readiness: &Readiness) -> RedisAlarm {
+    let (metrics, readiness) = (metrics.clone(), readiness.clone());
+    Arc::new(move |event| match event {
+        RedisEvent::Up => {
+            metrics.store_up(true);
+            readiness.store_reached();
+            info!("the store answers");
+        }
+        RedisEvent::Down(why) => {
+            metrics.store_up(false);
+            error!(
+                error = %why,
+                "the store does not answer: stateless clients and running streams go on, new \
+                 sessions are refused until it is back"
+            );
+        }
+    })
 }
 
 /// Tells the operator what becomes of the disk.

@@ -115,7 +115,7 @@ pub struct AddressLimits {
 }
 
 /// Where state is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum Store {
     /// In this process's memory, gone with it.
     Memory,
@@ -126,7 +126,32 @@ pub enum Store {
         /// When what was written is forced to the disk.
         fsync: Fsync,
     },
+    /// On a server that several processes share.
+    Redis {
+        /// Where; it may hold a password.
+        url: Secret<String>,
+        /// PEM of the authorities that TLS accepts, where they are not the machine's.
+        ca: Option<PathBuf>,
+    },
 }
+
+/// Two configurations are compared at every reload; nobody learns the time it took.
+impl PartialEq for Store {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Store::Memory, Store::Memory) => true,
+            (Store::Embedded { path, fsync }, Store::Embedded { path: p, fsync: f }) => {
+                path == p && fsync == f
+            }
+            (Store::Redis { url, ca }, Store::Redis { url: u, ca: c }) => {
+                url.expose() == u.expose() && ca == c
+            }
+            (Store::Memory | Store::Embedded { .. } | Store::Redis { .. }, _) => false,
+        }
+    }
+}
+
+impl Eq for Store {}
 
 /// When what was written is forced to the disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -146,7 +146,12 @@ pub const ADDRESS_LIMITS: &[Key] = &[
 
 /// `store`.
 pub const STORE: &[Key] = &[
-    key("kind", "embedded", "embedded."),
+    key(
+        "kind",
+        "embedded",
+        "`embedded`: on this process's disk. `redis`: Redis 7 or later, or Valkey, shared by any \
+         number of processes that stand in for each other.",
+    ),
     key(
         "path",
         "./vestibule-data",
@@ -161,7 +166,18 @@ pub const STORE: &[Key] = &[
          with `100ms`, more with `never`, and with either of these all of it if it leaves the file \
          unusable.",
     ),
-    later("url"),
+    key(
+        "url",
+        "",
+        "Of `redis`: redis://host:6379, rediss:// for TLS; redis-sentinel://host:26379,…/master-name; \
+         redis-cluster://host:6379,…; each may carry user:password@. A secret: may be `from_env` or \
+         `from_file`.",
+    ),
+    key(
+        "ca",
+        "the machine's certificates",
+        "Of `redis`: PEM file of the authorities that TLS accepts.",
+    ),
 ];
 
 /// `sealing`.

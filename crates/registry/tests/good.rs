@@ -207,6 +207,28 @@ fn org_04_an_empty_file_listens_on_loopback() {
     assert!(checked.warnings.is_empty());
 }
 
+/// EL-23: a shared store is named by its URL, which is a secret; keys are configured with it.
+#[test]
+fn el_23_a_shared_store_is_named_by_its_url() {
+    for url in [
+        "redis://redis",
+        "rediss://user:pass%20word@redis:6380/2",
+        "redis-sentinel://a:26379,b:26379/mymaster",
+        "redis-cluster://a:7000,b:7000",
+    ] {
+        let text = format!(
+            "store: {{ kind: redis, url: {url:?} }}\nsealing: {{ keys: [{{ id: a, secret: {{ from_env: SEAL }} }}] }}"
+        );
+        let checked = check(&text);
+        let Store::Redis { url: read, ca } = &checked.store else {
+            panic!("{:?}", checked.store)
+        };
+        assert_eq!(read.expose(), url);
+        assert_eq!(*ca, None);
+        assert!(!format!("{:?}", checked.store).contains("pass"), "a secret");
+    }
+}
+
 /// ORG-01: loopback origins are accepted on a loopback listener only, and only while none is listed.
 #[test]
 fn org_01_loopback_origins_follow_the_listener() {
@@ -279,7 +301,7 @@ fn every_served_key_is_used_by_the_full_file() {
     ];
     for key in tables.into_iter().flatten().filter(|key| key.served) {
         // Certificates need files; they are covered beside the mistakes about them.
-        let used = key.name == "tls" || FULL.contains(&format!("{}:", key.name));
+        let used = matches!(key.name, "tls" | "ca") || FULL.contains(&format!("{}:", key.name));
         assert!(used, "{}", key.name);
         assert!(!key.about.is_empty(), "{}", key.name);
     }

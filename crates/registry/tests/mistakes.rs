@@ -48,7 +48,7 @@ fn assert_one(text: &str, expected: Expected) {
 #[test]
 #[expect(clippy::too_many_lines, reason = "a flat table, one row a mistake")]
 fn mistakes_of_the_top_sections() {
-    let table: [(&str, Expected); 36] = [
+    let table: [(&str, Expected); 41] = [
         ("listne: {}", (1, "listne", "unknown key", "listen")),
         (
             "listen: [a]",
@@ -155,9 +155,26 @@ fn mistakes_of_the_top_sections() {
             "limits:\n  address: on",
             (2, "limits.address", "must be a mapping", ""),
         ),
+        ("store:\n  kind: memory", (2, "store.kind", "", "embedded")),
         (
-            "store:\n  kind: redis",
-            (2, "store.kind", "not available in this version", "embedded"),
+            "store:\n  kind: redis\nsealing:\n  keys: []",
+            (2, "store.url", "missing", ""),
+        ),
+        (
+            "store:\n  kind: redis\n  url: http://redis\nsealing:\n  keys: []",
+            (3, "store.url", "redis://", ""),
+        ),
+        (
+            "store:\n  url: redis://redis",
+            (2, "store.url", "kind: redis", ""),
+        ),
+        (
+            "store:\n  kind: redis\n  url: redis://redis\n  path: x\nsealing:\n  keys: []",
+            (4, "store.path", "kind: embedded", ""),
+        ),
+        (
+            "store:\n  kind: redis\n  url: redis://redis",
+            (2, "sealing.keys", "store.kind: redis", ""),
         ),
         (
             "store:\n  path: \"\"",

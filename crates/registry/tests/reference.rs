@@ -132,9 +132,11 @@ const OBJECTS: &[Object] = &[
         path: "`store`",
         keys: object::STORE,
         takes: &[
-            ("kind", Choice(&["embedded"])),
+            ("kind", Choice(&["embedded", "redis"])),
             ("path", Text("a path, or `none`")),
             ("fsync", Choice(&["always", "100ms", "never"])),
+            ("url", Text("a URL of Redis, as a secret")),
+            ("ca", Text("a path to a PEM file")),
         ],
         yaml: ("{store: {", "}}"),
         reported: "store.",

@@ -45,6 +45,7 @@ mod program;
 mod questions;
 mod records;
 mod reload;
+mod replicas;
 mod restart;
 mod resume;
 mod smuggling;

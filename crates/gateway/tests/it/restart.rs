@@ -35,12 +35,12 @@ tenants:
 }
 
 /// A client's session, which knows nothing of processes.
-struct Client {
-    session: String,
+pub(crate) struct Client {
+    pub(crate) session: String,
 }
 
 impl Client {
-    async fn open(gateway: &Served) -> Self {
+    pub(crate) async fn open(gateway: &Served) -> Self {
         let answer = gateway.ask(&initialize(UP, SESSIONS[0])).await;
         let session = answer
             .head
@@ -54,39 +54,39 @@ impl Client {
         client
     }
 
-    fn dressed(&self, request: RawRequest) -> RawRequest {
+    pub(crate) fn dressed(&self, request: RawRequest) -> RawRequest {
         request
             .field("Mcp-Session-Id", &self.session)
             .field("MCP-Protocol-Version", SESSIONS[0])
     }
 
-    fn post(&self, body: &Value) -> RawRequest {
+    pub(crate) fn post(&self, body: &Value) -> RawRequest {
         self.dressed(post(UP, body.to_string()))
     }
 
-    fn call(&self, id: u32, tool: &str) -> RawRequest {
+    pub(crate) fn call(&self, id: u32, tool: &str) -> RawRequest {
         let params = json!({ "name": tool, "arguments": {}, "_meta": { "progressToken": id } });
         self.post(&json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }))
     }
 
-    fn resume(&self, last: &str) -> RawRequest {
+    pub(crate) fn resume(&self, last: &str) -> RawRequest {
         self.dressed(get(UP)).field("Last-Event-ID", last)
     }
 
-    async fn echo(&self, gateway: &Served) -> RawResponse {
+    pub(crate) async fn echo(&self, gateway: &Served) -> RawResponse {
         gateway.ask(&self.call(99, "echo")).await
     }
 }
 
 /// A call in flight and the upstream's side of it.
-struct Flight {
-    client: RawClient,
-    request: Recorded,
-    upstream: AnswerStream,
+pub(crate) struct Flight {
+    pub(crate) client: RawClient,
+    pub(crate) request: Recorded,
+    pub(crate) upstream: AnswerStream,
 }
 
 impl Flight {
-    async fn start(gateway: &Served, upstream: &Upstream, request: &RawRequest) -> Self {
+    pub(crate) async fn start(gateway: &Served, upstream: &Upstream, request: &RawRequest) -> Self {
         let mut client = gateway.connect().await;
         client.send(&request.bytes()).await.unwrap();
         let (request, upstream) = upstream.opened().await;
@@ -97,22 +97,22 @@ impl Flight {
         }
     }
 
-    async fn progress(&self, value: u32) {
+    pub(crate) async fn progress(&self, value: u32) {
         let message = progress(&self.request, value);
         self.upstream.message(&message).await.unwrap();
     }
 }
 
-async fn next(client: &mut RawClient) -> SseEvent {
+pub(crate) async fn next(client: &mut RawClient) -> SseEvent {
     client.next_event().await.unwrap().expect("another event")
 }
 
-fn id(event: &SseEvent) -> &str {
+pub(crate) fn id(event: &SseEvent) -> &str {
     event.id.as_deref().expect("an event with an id")
 }
 
 /// Everything that comes until the stream closes.
-async fn rest(gateway: &Served, request: &RawRequest) -> Vec<SseEvent> {
+pub(crate) async fn rest(gateway: &Served, request: &RawRequest) -> Vec<SseEvent> {
     let mut client = gateway.connect().await;
     let head = client.open(request).await.unwrap();
     assert!(head.start.contains(" 200 "), "{}", head.start);
@@ -123,14 +123,14 @@ async fn rest(gateway: &Served, request: &RawRequest) -> Vec<SseEvent> {
     events
 }
 
-fn progresses(events: &[SseEvent]) -> Vec<u64> {
+pub(crate) fn progresses(events: &[SseEvent]) -> Vec<u64> {
     events
         .iter()
         .filter_map(|event| event.json()["params"]["progress"].as_u64())
         .collect()
 }
 
-async fn kill(mut served: Served) {
+pub(crate) async fn kill(mut served: Served) {
     served.program.signal("KILL");
     served.program.ended(PATIENCE).await;
 }

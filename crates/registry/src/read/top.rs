@@ -34,7 +34,7 @@ pub(crate) fn file(reader: &mut Reader<'_>, root: &Node) -> Checked {
     Checked {
         admin,
         limits: limits(reader, top.get("limits")),
-        store: store(reader, top.get("store")),
+        store: stored(reader, &top),
         sealing: sealing(reader, top.get("sealing")),
         shutdown: shutdown(reader, top.get("shutdown")),
         telemetry: telemetry(reader, top.get("telemetry")),
@@ -227,11 +227,42 @@ fn limits(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Limits {
     }
 }
 
+/// The store; one that is shared needs keys that are too.
+fn stored(reader: &mut Reader<'_>, top: &Section<'_>) -> Store {
+    let item = top.get("store");
+    let at = item.as_ref().map_or(top.at, |item| item.node.at);
+    let store = store(reader, item);
+    let has_keys = top
+        .get("sealing")
+        .is_some_and(|item| reader.section(&item, object::SEALING).get("keys").is_some());
+    if matches!(store, Store::Redis { .. }) && !has_keys {
+        let what = "is needed with store.kind: redis, because every process has to open what \
+                    another has sealed";
+        reader.mistake(at, "sealing.keys", what);
+    }
+    store
+}
+
 fn store(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Store {
     let section = item.map(|item| reader.section(&item, object::STORE));
     let get = |key| section.as_ref().and_then(|section| section.get(key));
-    let kinds = [("embedded", ())];
-    reader.choice(get("kind"), (), &kinds, &["redis"]);
+    let kinds = [("embedded", false), ("redis", true)];
+    let is_redis = reader.choice(get("kind"), false, &kinds, &[]);
+    let foreign: &[&str] = if is_redis {
+        &["path", "fsync"]
+    } else {
+        &["url", "ca"]
+    };
+    for &key in foreign {
+        if let Some(item) = get(key) {
+            let kind = if is_redis { "embedded" } else { "redis" };
+            let what = format!("belongs to kind: {kind}");
+            reader.mistake(item.node.at, &item.path, what);
+        }
+    }
+    if let Some(section) = section.as_ref().filter(|_| is_redis) {
+        return redis(reader, section);
+    }
     let rules = [
         ("always", Fsync::Always),
         ("100ms", Fsync::Interval),
@@ -247,6 +278,27 @@ fn store(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Store {
         },
     };
     Store::Embedded { path, fsync }
+}
+
+fn redis(reader: &mut Reader<'_>, section: &Section<'_>) -> Store {
+    let Some(item) = section.get("url") else {
+        reader.missing(section, "url", &[]);
+        return Store::Memory;
+    };
+    let url = reader.secret(&item);
+    let wrong = url
+        .as_ref()
+        .and_then(|url| vestibule_store::redis::flaw(url.expose()));
+    if let Some(what) = wrong {
+        reader.mistake(item.node.at, &item.path, what);
+    }
+    let ca = section
+        .get("ca")
+        .and_then(|_| readable(reader, section, "ca"));
+    match url {
+        Some(url) => Store::Redis { url, ca },
+        None => Store::Memory, // a mistake, and noted
+    }
 }
 
 fn sealing(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Sealing {

@@ -1,0 +1,413 @@
+//! Several processes over one Redis: any of them serves any request of a session, and what one of
+//! them held when it was killed the others go on with.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use vestibule_testkit::redis::RedisServer;
+use vestibule_testkit::sse::SseEvent;
+use vestibule_testkit::{PATIENCE, RawClient, RawRequest, Recorded, RecordingUpstream};
+
+use crate::peers::{Streams, legacy_upstream, notification, reply, streams, text_result};
+use crate::process::{Folder, Served};
+use crate::restart::{Client, Flight, id, kill, next, progresses, rest};
+use crate::talk::{
+    SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, post, response, soon, text,
+};
+
+const UP: &str = "/mcp/t/up";
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+
+/// The longest it may take to be sure that a replica is dead and to go on with what it did.
+const DEATH: Duration = Duration::from_secs(15);
+
+/// The next event of a stream whose owner has to be found dead first.
+async fn in_time(client: &mut RawClient) -> SseEvent {
+    loop {
+        match client.next_event().await {
+            Ok(event) => return event.expect("another event"),
+            Err(waited) => assert!(waited.to_string().contains("waited"), "{waited}"),
+        }
+    }
+}
+
+/// A Redis and a configuration that names it; `None` where there is no Redis to be had.
+struct House {
+    redis: RedisServer,
+    file: PathBuf,
+    _folder: Folder,
+}
+
+impl House {
+    fn build(reach: String, more: &str) -> Option<Self> {
+        let redis = RedisServer::start()?;
+        let folder = Folder::new();
+        let tenant = open_tenant(&[("up", reach)], &format!("stream_after: 20ms{more}"));
+        let text = format!(
+            "listen: {{ address: \"127.0.0.1:0\" }}
+admin: {{ address: \"127.0.0.1:0\" }}
+telemetry: {{ log: json }}
+store: {{ kind: redis, url: \"{}\" }}
+sealing: {{ keys: [{{ id: k1, secret: {KEY} }}] }}
+tenants:
+{tenant}",
+            redis.url()
+        );
+        let file = folder.write("vestibule.yaml", &text);
+        Some(Self {
+            redis,
+            file,
+            _folder: folder,
+        })
+    }
+
+    async fn replica(&self) -> Served {
+        Served::start(&self.file).await
+    }
+}
+
+/// Streams for calls and for GETs that resume one; a standalone GET is refused.
+async fn resumable() -> (RecordingUpstream, Streams) {
+    let (opens, streams) = streams();
+    let upstream = legacy_upstream(json!({ "tools": {} }), move |request: &Recorded| {
+        let resumes = request.method == "GET" && request.field("last-event-id").is_some();
+        (resumes || request.rpc_method() == "tools/call").then(|| opens.answer(request))
+    })
+    .await;
+    (upstream, streams)
+}
+
+/// SES-02, SES-03: every verb of a session works on every replica, and its end is known to all.
+#[tokio::test]
+async fn ses_03_every_verb_of_a_session_works_on_every_replica() {
+    let upstream = Upstream::legacy().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let (a, b, c) = tokio::join!(house.replica(), house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    for replica in [&a, &b, &c] {
+        assert_eq!(text(&client.echo(replica).await.answer()), "{}");
+    }
+    // each replica looks at the upstream once for itself; the calls share one session
+    assert_eq!(upstream.peer.calls("initialize").len(), 3 + 1);
+    let mut listening = b.connect().await;
+    let head = listening.open(&client.dressed(get(UP))).await.unwrap();
+    assert!(head.start.contains(" 200 "), "{}", head.start);
+    let foreign = RawRequest::new("GET", UP)
+        .field("Host", "127.0.0.1")
+        .field("Accept", "text/event-stream")
+        .field("Mcp-Session-Id", &client.session.replace(['a', 'b'], "c"));
+    assert_eq!(c.ask(&foreign).await.status, 404);
+    let delete = client.dressed(RawRequest::new("DELETE", UP).field("Host", "127.0.0.1"));
+    assert_eq!(c.ask(&delete).await.status, 204);
+    while let Ok(Some(_)) = listening.next_event().await {}
+    for replica in [&c, &b, &a] {
+        soon("404 everywhere", PATIENCE, async {
+            while client.echo(replica).await.status != 404 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
+    }
+}
+
+/// RES-03, EL-11, EL-17: a stream goes on, on another replica, while the one that runs the call
+/// lives: what was missed, then what comes, then the end, under the ids that were given before.
+#[tokio::test]
+async fn res_03_a_stream_is_resumed_on_another_replica() {
+    let upstream = Upstream::modern().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
+    flight.client.head().await.unwrap();
+    let priming = next(&mut flight.client).await;
+    for value in 1..=3 {
+        flight.progress(value).await;
+        next(&mut flight.client).await;
+    }
+    let mut other = b.connect().await;
+    other.open(&client.resume(id(&priming))).await.unwrap();
+    let mut had = vec![];
+    for _ in 0..3 {
+        had.push(next(&mut other).await);
+    }
+    while let Ok(Some(_)) = flight.client.next_event().await {}
+    for value in 4..=6 {
+        flight.progress(value).await;
+        had.push(next(&mut other).await);
+    }
+    assert_eq!(progresses(&had), [1, 2, 3, 4, 5, 6]);
+    let answer = response(&flight.request, "done");
+    flight.upstream.message(&answer).await.unwrap();
+    let end = next(&mut other).await;
+    assert_eq!(text(&end.json()), "done");
+    assert!(other.next_event().await.unwrap().is_none());
+    for replica in [&a, &b] {
+        let events = rest(replica, &client.resume(id(&priming))).await;
+        assert_eq!(events.len(), 7);
+        assert_eq!(id(&events[6]), id(&end), "the ids are the same everywhere");
+        assert_eq!(replica.ask(&client.resume(id(&end))).await.status, 405);
+    }
+}
+
+/// EL-14, EL-15: the replica that runs a call is killed. Where the upstream numbers its events the
+/// call goes on elsewhere, on the same upstream session, and nothing is lost, repeated or run again.
+#[tokio::test]
+async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
+    let (upstream, streams) = resumable().await;
+    let Some(house) = House::build(at(&upstream.url()), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let mut connection = a.connect().await;
+    connection.send(&client.call(7, "t").bytes()).await.unwrap();
+    let (sent, stream) = streams.next().await;
+    let token = sent.json()["params"]["_meta"]["progressToken"].clone();
+    let step = |value: u32| {
+        let params = json!({ "progressToken": token, "progress": value });
+        notification("notifications/progress", &params).to_string()
+    };
+    stream.event("e1", &step(1)).await.unwrap();
+    connection.head().await.unwrap();
+    let priming = next(&mut connection).await;
+    let mut had = vec![next(&mut connection).await];
+    kill(a).await;
+    let mut connection = b.connect().await;
+    connection.open(&client.resume(id(&had[0]))).await.unwrap();
+    let taken_up = async {
+        let resumes = |request: &Recorded| request.field("last-event-id").is_some();
+        while !upstream.requests().iter().any(resumes) {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the call is taken up", DEATH, taken_up).await;
+    let (resumed, stream) = streams.next().await;
+    assert_eq!(resumed.field("last-event-id"), Some("e1"));
+    assert_eq!(
+        resumed.field("mcp-session-id"),
+        sent.field("mcp-session-id")
+    );
+    for value in 2..=4 {
+        stream
+            .event(&format!("e{value}"), &step(value))
+            .await
+            .unwrap();
+        had.push(next(&mut connection).await);
+    }
+    let answer = reply(&sent, &text_result("end")).to_string();
+    stream.event("e5", &answer).await.unwrap();
+    let end = next(&mut connection).await;
+    assert_eq!(text(&end.json()), "end");
+    assert_eq!(end.json()["id"], 7);
+    assert!(connection.next_event().await.unwrap().is_none());
+    assert_eq!(progresses(&had), [1, 2, 3, 4]);
+    let all = rest(&b, &client.resume(id(&priming))).await;
+    assert_eq!(all.len(), 5);
+    assert_eq!(
+        upstream.calls("tools/call").len(),
+        1,
+        "nothing is run again"
+    );
+    assert_eq!(upstream.calls("initialize").len(), 1);
+}
+
+/// EL-14, EL-15: where the upstream does not number its events the client is told so once, within
+/// the time it takes to be sure that the replica is dead.
+#[tokio::test]
+async fn el_15_a_call_that_cannot_go_on_gets_exactly_one_error() {
+    let upstream = Upstream::modern().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
+    flight.client.head().await.unwrap();
+    next(&mut flight.client).await;
+    flight.progress(1).await;
+    let last = next(&mut flight.client).await;
+    kill(a).await;
+    let killed = std::time::Instant::now();
+    let mut connection = b.connect().await;
+    connection.open(&client.resume(id(&last))).await.unwrap();
+    let event = in_time(&mut connection).await;
+    assert!(killed.elapsed() < DEATH, "{:?}", killed.elapsed());
+    assert!(connection.next_event().await.unwrap().is_none());
+    let end = event.json();
+    assert_eq!(
+        (end["id"].clone(), end["error"]["code"].clone()),
+        (json!(7), json!(-31004))
+    );
+    assert_eq!(end["error"]["data"]["reason"], "outcome_unknown");
+    assert_eq!(b.ask(&client.resume(id(&event))).await.status, 405);
+    assert_eq!(upstream.calls(), 1, "nothing is run again");
+    assert_eq!(text(&client.echo(&b).await.answer()), "{}");
+}
+
+/// CAN-01: a call is cancelled wherever the cancellation arrives.
+#[tokio::test]
+async fn can_01_a_call_is_cancelled_from_another_replica() {
+    let upstream = Upstream::modern().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
+    flight.client.head().await.unwrap();
+    next(&mut flight.client).await;
+    let params = json!({ "requestId": 7 });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+    assert_eq!(b.ask(&client.post(&cancel)).await.status, 202);
+    soon(
+        "the upstream's connection ends",
+        PATIENCE,
+        flight.upstream.gone(),
+    )
+    .await;
+    assert!(
+        flight.client.next_event().await.unwrap().is_none(),
+        "CAN-03"
+    );
+}
+
+/// GET-03, GET-05: what an upstream says outside of calls reaches the client's stream on whichever
+/// replica that is, once.
+#[tokio::test]
+async fn get_03_a_standalone_stream_on_another_replica_gets_what_is_published() {
+    let (opens, streams) = streams();
+    let upstream = legacy_upstream(
+        json!({ "tools": { "listChanged": true }, "logging": {} }),
+        move |request: &Recorded| {
+            let wanted = request.method == "GET" || request.rpc_method() == "tools/call";
+            wanted.then(|| opens.answer(request))
+        },
+    )
+    .await;
+    let Some(house) = House::build(at(&upstream.url()), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let mut calling = a.connect().await;
+    calling.send(&client.call(1, "t").bytes()).await.unwrap();
+    let (get_stream, call_stream) = {
+        let (first, second) = (streams.next().await, streams.next().await);
+        if first.0.method == "GET" {
+            (first.1, second)
+        } else {
+            (second.1, first)
+        }
+    };
+    let answer = reply(&call_stream.0, &text_result("end"));
+    call_stream.1.message(&answer).await.unwrap();
+    let mut listening = b.connect().await;
+    listening.open(&client.dressed(get(UP))).await.unwrap();
+    let _priming = next(&mut listening).await;
+    for number in 0..5 {
+        let params = json!({ "level": "error", "data": number });
+        let message = notification("notifications/message", &params);
+        get_stream.message(&message).await.unwrap();
+        let event = next(&mut listening).await;
+        assert_eq!(event.json()["params"]["data"], number);
+    }
+}
+
+/// EL-18: an upstream asks through one replica, the client answers through another; the upstream
+/// gets the answer once, under its own id.
+#[tokio::test]
+async fn el_18_a_question_is_answered_on_another_replica() {
+    let (upstream, streams) = resumable().await;
+    let Some(house) = House::build(at(&upstream.url()), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = opened_with(&a, json!({ "elicitation": {} })).await;
+    let mut calling = a.connect().await;
+    calling.send(&client.call(1, "t").bytes()).await.unwrap();
+    let (sent, stream) = streams.next().await;
+    let asks = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+        "params": { "message": "?", "requestedSchema": { "type": "object", "properties": {} } } });
+    stream.message(&asks).await.unwrap();
+    calling.head().await.unwrap();
+    let _priming = next(&mut calling).await;
+    let question = next(&mut calling).await.json();
+    let answer =
+        json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } });
+    for replica in [&b, &a, &b] {
+        assert_eq!(replica.ask(&client.post(&answer)).await.status, 202);
+    }
+    stream
+        .message(&reply(&sent, &text_result("end")))
+        .await
+        .unwrap();
+    assert_eq!(text(&next(&mut calling).await.json()), "end");
+    let answers = upstream.requests();
+    let answers = answers
+        .iter()
+        .filter(|request| request.method == "POST" && request.rpc_method().is_empty());
+    let ids: Vec<Value> = answers.map(Recorded::rpc_id).collect();
+    assert_eq!(ids, [json!("q")], "one answer");
+}
+
+async fn opened_with(gateway: &Served, capabilities: Value) -> Client {
+    let params = json!({ "protocolVersion": SESSIONS[0], "capabilities": capabilities,
+        "clientInfo": { "name": "c", "version": "1" } });
+    let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
+    let answer = gateway.ask(&post(UP, body.to_string())).await;
+    let session = answer
+        .head
+        .field("mcp-session-id")
+        .expect("an id")
+        .to_owned();
+    let client = Client { session };
+    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
+    assert_eq!(gateway.ask(&client.post(&ready)).await.status, 202);
+    client
+}
+
+/// EL-22, failure matrix: while the store is away stateless clients notice nothing, running streams
+/// go on, new sessions and unknown ids are told when to come back; then all is as before.
+#[tokio::test]
+async fn el_22_an_outage_of_the_store_stops_new_sessions_only() {
+    let upstream = Upstream::modern().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let a = house.replica().await;
+    let client = Client::open(&a).await;
+    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
+    flight.client.head().await.unwrap();
+    next(&mut flight.client).await;
+    flight.progress(1).await;
+    next(&mut flight.client).await;
+    house.redis.pause();
+    assert_eq!(
+        a.ask(&modern_call(UP, "echo", &json!({}))).await.status,
+        200
+    );
+    flight.progress(2).await;
+    let event = next(&mut flight.client).await;
+    assert_eq!(event.json()["params"]["progress"], 2);
+    let refused = a.ask(&initialize(UP, SESSIONS[0])).await;
+    assert_eq!(refused.status, 503);
+    assert!(refused.head.field("retry-after").is_some());
+    let ready = a.page("/readyz").await;
+    assert_eq!(ready.status, 200, "an outage must not empty the service");
+    house.redis.resume();
+    soon("sessions open again", PATIENCE, async {
+        while a.ask(&initialize(UP, SESSIONS[0])).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    flight.progress(3).await;
+    let event = next(&mut flight.client).await;
+    assert_eq!(event.json()["params"]["progress"], 3);
+}
