@@ -28,6 +28,7 @@ use vestibule_registry::{Checked, checked};
 use vestibule_router::Router;
 use vestibule_session::{Identity, Plans, SessionRooms, SessionService, Supervisor};
 use vestibule_store::{Caps, Fleet};
+use vestibule_streamlog::RedisLog;
 use vestibule_terms::Clock;
 use vestibule_terms::clock::SystemClock;
 use vestibule_upstream::{GatewayIdentity, Targets, Upstreams};
@@ -41,6 +42,9 @@ use crate::toll;
 
 /// The name of this implementation, towards clients and upstreams.
 const NAME: &str = "vestibule";
+
+/// How long the last events may take to get into a shared store.
+const SHIPPING: Duration = Duration::from_secs(5);
 
 /// How often tables of client addresses are swept.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -57,6 +61,7 @@ pub struct App {
     guard: AddressGuard,
     supervisor: Supervisor,
     fleet: Arc<dyn Fleet>,
+    shared_log: Option<Arc<RedisLog>>,
     /// Whether another process goes on with what this one leaves.
     outlived: bool,
     admissions: Admissions,
@@ -253,6 +258,7 @@ impl App {
             catalog,
             guard: before.guard,
             fleet: state.fleet,
+            shared_log: state.shared_log,
             outlived: state.outlived,
             supervisor,
             admissions,
@@ -392,6 +398,11 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     admitting.abort();
     steps.abort();
     app.upstreams.shutdown(app.outlived).await;
+    if let Some(log) = &app.shared_log
+        && !log.shipped(SHIPPING).await
+    {
+        warn!("some events of streams did not get into the store");
+    }
     if let Err(error) = app.fleet.leave().await {
         debug!(%error, "the other replicas have to notice by themselves that this one is gone");
     }

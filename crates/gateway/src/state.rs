@@ -26,6 +26,8 @@ pub(crate) struct State {
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) log: Arc<dyn StreamLog>,
     pub(crate) fleet: Arc<dyn Fleet>,
+    /// The log, where it is shared: what is on its way is waited for at the end.
+    pub(crate) shared_log: Option<Arc<RedisLog>>,
     pub(crate) sealer: Sealer,
     /// Whether another process goes on with what this one leaves.
     pub(crate) outlived: bool,
@@ -72,6 +74,7 @@ impl State {
             sessions: Arc::new(MemorySessions::new(Lifetimes::default(), Arc::clone(clock))),
             log: Arc::new(MemoryLog::new(sealer.clone(), Limits::default())),
             fleet: Arc::new(Alone::new()),
+            shared_log: None,
             sealer,
             outlived: false,
         }
@@ -103,8 +106,9 @@ impl State {
         );
         Ok(Self {
             sessions,
-            log,
+            log: Arc::clone(&log) as Arc<dyn StreamLog>,
             fleet,
+            shared_log: Some(log),
             sealer,
             outlived: true,
         })
@@ -145,6 +149,7 @@ impl State {
             sessions,
             log,
             fleet: Arc::new(Alone::new()),
+            shared_log: None,
             sealer,
             outlived: true,
         })

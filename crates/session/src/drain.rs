@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 use vestibule_store::SessionKey;
+use vestibule_terms::mutation;
 
 use crate::legacy::{adopt, ended, expelled, leftovers, lost};
 use crate::replicas::obey;
@@ -37,9 +38,9 @@ impl Supervisor {
             ticks.tick().await;
             self.sweep_sessions().await;
             turn = turn.wrapping_add(1);
-            if turn.is_multiple_of(LOG_EVERY) {
+            let bereaved = self.sweep_fleet().await;
+            if bereaved || turn.is_multiple_of(LOG_EVERY) {
                 self.sweep_log().await;
-                self.sweep_fleet().await;
             }
             if turn.is_multiple_of(COMPARE_EVERY) {
                 leftovers(&self.0).await;
@@ -54,6 +55,10 @@ impl Supervisor {
         loop {
             match fleet.receive().await {
                 Ok(command) => {
+                    if mutation::on("ack-before-effect") {
+                        let _acknowledged = fleet.done(command.token.clone()).await;
+                        tokio::time::sleep(4 * SWEEP).await;
+                    }
                     obey(&self.0, &command.bytes).await;
                     if let Err(error) = fleet.done(command.token).await {
                         tracing::debug!(%error, "a word of another replica will be heard again");
@@ -96,15 +101,21 @@ impl Supervisor {
         }
     }
 
-    /// Does what dead replicas were told and did not do.
-    pub async fn sweep_fleet(&self) {
+    /// Does what dead replicas were told and did not do. Whether there are any, which may have left
+    /// streams as well.
+    pub async fn sweep_fleet(&self) -> bool {
         let fleet = &self.0.rooms.fleet;
-        for dead in fleet.dead().await.unwrap_or_default() {
-            for command in fleet.leftovers(&dead).await.unwrap_or_default() {
+        if fleet.is_alone() {
+            return false;
+        }
+        let dead = fleet.dead().await.unwrap_or_default();
+        for dead in &dead {
+            for command in fleet.leftovers(dead).await.unwrap_or_default() {
                 obey(&self.0, &command.bytes).await;
                 let _again_later = fleet.done(command.token).await;
             }
         }
+        !dead.is_empty()
     }
 
     fn lose(&self, session: &SessionKey, keys: &[Arc<str>]) {

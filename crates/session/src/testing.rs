@@ -14,8 +14,8 @@ use serde_json::Value;
 use tower::Service;
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{
-    Backchannel, BoxFuture, Call, Capabilities, Event, Events, Final, Inlet, Question, QuestionRef, RpcError,
-    ServerView, SessionKey, Sharing,
+    Backchannel, BoxFuture, Call, Capabilities, Event, Events, Final, Inlet, Question, QuestionRef,
+    RpcError, ServerView, SessionKey, Sharing,
 };
 use vestibule_frame::body::FrameBody;
 use vestibule_frame::head::Head;

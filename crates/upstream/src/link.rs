@@ -13,7 +13,7 @@ use vestibule_exchange::{
 };
 use vestibule_frame::Frame;
 use vestibule_terms::reject::code;
-use vestibule_terms::{Era, Method, TenantId, UpstreamId};
+use vestibule_terms::{Era, Method, TenantId, UpstreamId, mutation};
 
 use crate::background::Background;
 use crate::clock::CallClock;
@@ -355,6 +355,9 @@ impl Link {
         sink: &Sink,
     ) -> Final {
         outbound.capabilities = self.relayable(&outbound.capabilities);
+        if mutation::on("rerun-call") {
+            return self.run(outbound, sink).await;
+        }
         let mut clock = CallClock::start(&outbound, &self.target.timeouts);
         match legacy::go_on(self, &outbound, continuation, &mut clock, sink).await {
             Ok(end) => self.judged(end),

@@ -11,7 +11,7 @@ use vestibule_testkit::{PATIENCE, RawClient, RawRequest, Recorded, RecordingUpst
 
 use crate::peers::{Streams, legacy_upstream, notification, reply, streams, text_result};
 use crate::process::{Folder, Served};
-use crate::restart::{Client, Flight, id, kill, next, progresses, rest};
+use crate::restart::{Client, Flight, house_of, id, kill, next, progresses, rest};
 use crate::talk::{
     SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, post, response, soon, text,
 };
@@ -155,17 +155,14 @@ async fn res_03_a_stream_is_resumed_on_another_replica() {
     }
 }
 
-/// EL-14, EL-15: the replica that runs a call is killed. Where the upstream numbers its events the
-/// call goes on elsewhere, on the same upstream session, and nothing is lost, repeated or run again.
-#[tokio::test]
-async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
-    let (upstream, streams) = resumable().await;
-    let Some(house) = House::build(at(&upstream.url()), "") else {
-        return;
-    };
-    let (a, b) = tokio::join!(house.replica(), house.replica());
-    let client = Client::open(&a).await;
-    let mut connection = a.connect().await;
+/// Begins a call on `first`, kills that, and finds the call going on through `second`.
+async fn goes_on(
+    (upstream, streams): (&RecordingUpstream, &Streams),
+    first: Served,
+    second: impl AsyncFnOnce() -> Served,
+) {
+    let client = Client::open(&first).await;
+    let mut connection = first.connect().await;
     connection.send(&client.call(7, "t").bytes()).await.unwrap();
     let (sent, stream) = streams.next().await;
     let token = sent.json()["params"]["_meta"]["progressToken"].clone();
@@ -177,8 +174,9 @@ async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
     connection.head().await.unwrap();
     let priming = next(&mut connection).await;
     let mut had = vec![next(&mut connection).await];
-    kill(a).await;
-    let mut connection = b.connect().await;
+    kill(first).await;
+    let second = second().await;
+    let mut connection = second.connect().await;
     connection.open(&client.resume(id(&had[0]))).await.unwrap();
     let taken_up = async {
         let resumes = |request: &Recorded| request.field("last-event-id").is_some();
@@ -189,15 +187,11 @@ async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
     soon("the call is taken up", DEATH, taken_up).await;
     let (resumed, stream) = streams.next().await;
     assert_eq!(resumed.field("last-event-id"), Some("e1"));
-    assert_eq!(
-        resumed.field("mcp-session-id"),
-        sent.field("mcp-session-id")
-    );
+    let session = "mcp-session-id";
+    assert_eq!(resumed.field(session), sent.field(session));
     for value in 2..=4 {
-        stream
-            .event(&format!("e{value}"), &step(value))
-            .await
-            .unwrap();
+        let event = format!("e{value}");
+        stream.event(&event, &step(value)).await.unwrap();
         had.push(next(&mut connection).await);
     }
     let answer = reply(&sent, &text_result("end")).to_string();
@@ -207,14 +201,38 @@ async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
     assert_eq!(end.json()["id"], 7);
     assert!(connection.next_event().await.unwrap().is_none());
     assert_eq!(progresses(&had), [1, 2, 3, 4]);
-    let all = rest(&b, &client.resume(id(&priming))).await;
+    let all = rest(&second, &client.resume(id(&priming))).await;
     assert_eq!(all.len(), 5);
     assert_eq!(
         upstream.calls("tools/call").len(),
         1,
         "nothing is run again"
     );
-    assert_eq!(upstream.calls("initialize").len(), 1);
+    assert_eq!(upstream.calls("initialize").len(), 2 + 1);
+}
+
+/// EL-14, EL-15: the replica that runs a call is killed. Where the upstream numbers its events the
+/// call goes on elsewhere, on the same upstream session, and nothing is lost, repeated or run again.
+#[tokio::test]
+async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
+    let (upstream, streams) = resumable().await;
+    let Some(house) = House::build(at(&upstream.url()), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    goes_on((&upstream, &streams), a, async || b).await;
+}
+
+/// EL-15, EL-27: the same for the one process that keeps its state on disk.
+#[tokio::test]
+async fn el_15_a_call_goes_on_after_a_restart() {
+    let (upstream, streams) = resumable().await;
+    let (_folder, file) = house_of(&at(&upstream.url()), "");
+    let first = Served::start(&file).await;
+    goes_on((&upstream, &streams), first, async || {
+        Served::start(&file).await
+    })
+    .await;
 }
 
 /// EL-14, EL-15: where the upstream does not number its events the client is told so once, within

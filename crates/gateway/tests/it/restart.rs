@@ -20,8 +20,12 @@ const UP: &str = "/mcp/t/up";
 
 /// A folder with a configuration whose state is on disk beside it.
 fn house(upstream: &Upstream, store: &str) -> (Folder, PathBuf) {
+    house_of(&upstream.reach(), store)
+}
+
+pub(crate) fn house_of(reach: &str, store: &str) -> (Folder, PathBuf) {
     let folder = Folder::new();
-    let tenant = open_tenant(&[("up", upstream.reach())], "stream_after: 20ms");
+    let tenant = open_tenant(&[("up", reach.to_owned())], "stream_after: 20ms");
     let text = format!(
         "listen: {{ address: \"127.0.0.1:0\" }}
 admin: {{ address: \"127.0.0.1:0\" }}

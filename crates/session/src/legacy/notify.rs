@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use vestibule_frame::{Draft, Frame, Id, meta};
 use vestibule_store::modify;
-use vestibule_terms::{Direction, Method, Record, Reject};
+use vestibule_terms::{Direction, Method, Record, Reject, mutation};
 
 use super::access::unavailable;
 use super::claim::{self, Claim};
@@ -124,6 +124,7 @@ pub(super) async fn response(shared: &Arc<Shared>, live: &Live, frame: Frame) {
     // HTR-04: accepted only once it has reached the upstream.
     let taken = match (claimed, open) {
         (Claim::Mine(from, receipt), open) => {
+            let again = mutation::on("answer-twice").then(|| ((*from).clone(), answer.clone()));
             let taken = match open {
                 Some(open) => shared.back.answer(open.from, answer),
                 None => {
@@ -132,6 +133,10 @@ pub(super) async fn response(shared: &Arc<Shared>, live: &Live, frame: Frame) {
                 }
             };
             let taken = taken.await;
+            if let Some((from, answer)) = again {
+                let (can, inlet) = (Arc::clone(&live.capabilities), Arc::clone(&live.inlet));
+                let _twice = shared.back.deliver(from, answer, can, inlet).await;
+            }
             claim::delivered(shared, live, receipt).await;
             taken
         }
