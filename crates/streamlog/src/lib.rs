@@ -20,8 +20,9 @@
 //!
 //! Payloads are the bytes of one JSON-RPC message each; how they are framed as SSE, what a loss
 //! says in JSON-RPC and who may open a session is the session room's. [`MemoryLog`] is the form
-//! for one process, [`EmbeddedLog`] is that with the process's disk below it; callers hold
-//! `Arc<dyn StreamLog>`. This room runs no tasks of its own.
+//! for one process, [`EmbeddedLog`] is that with the process's disk below it, [`RedisLog`] is one of
+//! several replicas over the store that they share; callers hold `Arc<dyn StreamLog>`. Only the last
+//! runs tasks of its own.
 
 mod backlog;
 mod embedded;

@@ -240,6 +240,13 @@ impl Ring {
         (count(self.top - top), count(self.pushed - through), last)
     }
 
+    /// What is on its way costs beyond the first event of it.
+    pub(crate) fn held_back(&self, settled: u64) -> usize {
+        let (top, _) = self.newest_settled(settled);
+        self.after(top)
+            .map_or(0, |first| count(self.pushed - first.through))
+    }
+
     /// The number of the newest event that can be read, and all costs up to it.
     fn newest_settled(&self, settled: u64) -> (u64, u64) {
         let is_settled = |entry: &Kept| entry.written <= settled;

@@ -15,6 +15,7 @@ use crate::{
     StreamLog, StreamRef, Writer,
 };
 
+mod orphans;
 mod standalone;
 
 macro_rules! tests {
@@ -37,6 +38,8 @@ macro_rules! tests {
             sse_04_the_beginning_of_a_stream_can_be_resumed_from,
             el_14_a_stream_ends_once,
             el_15_a_writer_that_goes_away_leaves_an_orphan_that_one_finishes,
+            el_15_a_note_is_kept_with_the_next_append,
+            el_15_an_orphan_is_claimed_once,
             el_17_a_newer_reader_stops_the_older_before_it_gets_anything,
             el_17_a_stuck_older_connection_holds_the_newer_up_only_briefly,
             el_19_one_event_of_any_size_is_kept,
@@ -58,6 +61,11 @@ macro_rules! tests {
         );
     };
 }
+pub(crate) use orphans::{
+    el_15_a_note_is_kept_with_the_next_append,
+    el_15_a_writer_that_goes_away_leaves_an_orphan_that_one_finishes,
+    el_15_an_orphan_is_claimed_once,
+};
 pub(crate) use standalone::{
     a_key_that_rotated_out_is_a_gap_of_the_standalone_stream,
     get_03_a_waiting_reader_gets_what_is_published,
@@ -359,37 +367,6 @@ pub(crate) async fn el_14_a_stream_ends_once(make: Make<'_>) {
         Err(LogError::Ended)
     );
     assert_eq!(world.ids(&stream).await.len(), 1);
-    assert!(world.log.sweep().await.unwrap().orphans.is_empty());
-}
-
-pub(crate) async fn el_15_a_writer_that_goes_away_leaves_an_orphan_that_one_finishes(
-    make: Make<'_>,
-) {
-    let world = World::new(make, Limits::default()).await;
-    let writer = world.writer().await;
-    let stream = writer.stream().clone();
-    writer.append(texts(["a"])).await.unwrap();
-    let mut reader = world.log.attach(&stream, 0).await.unwrap();
-    assert!(world.log.sweep().await.unwrap().orphans.is_empty());
-    drop(writer);
-    assert_eq!(payload(&mut reader).await, "a");
-    let orphaned = next(&mut reader).await;
-    assert!(
-        matches!(&orphaned, Next::Orphaned { requests, .. } if !requests.is_empty()),
-        "{orphaned:?}"
-    );
-    let orphans = world.log.sweep().await.unwrap().orphans;
-    assert_eq!(orphans[0].stream, stream);
-    assert_eq!(orphans[0].requests, [text("7")]);
-    world
-        .log
-        .finish(&stream, Some(text("error")))
-        .await
-        .unwrap();
-    let second = world.log.finish(&stream, Some(text("error"))).await;
-    assert_eq!(second, Err(LogError::Ended));
-    assert_eq!(payload(&mut reader).await, "error");
-    assert_eq!(next(&mut reader).await, Next::Finished);
     assert!(world.log.sweep().await.unwrap().orphans.is_empty());
 }
 

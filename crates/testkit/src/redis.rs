@@ -10,7 +10,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
@@ -20,6 +20,11 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(30);
 const READY: &str = "Ready to accept connections";
 const DEFAULT: &str = "redis-server";
+/// What a replica says when it has what its primary has, also in the words of Valkey.
+const IN_STEP: &str = "<-> REPLICA sync: Finished";
+const SENTINEL: &str = "sentinel.conf";
+/// A free port may be somebody else's a moment later.
+const ATTEMPTS: usize = 10;
 
 /// The command that starts a server, if there is one.
 fn program() -> Option<Vec<String>> {
@@ -60,13 +65,34 @@ pub fn free_port() -> u16 {
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    fn new(program: &[String]) -> Self {
         static NUMBER: AtomicUsize = AtomicUsize::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("vestibule-redis-{}-{number}", std::process::id());
-        let path = std::env::temp_dir().join(name);
+        let path = match root(program) {
+            Some(root) => Path::new(root).join("tmp").join(name),
+            None => std::env::temp_dir().join(name),
+        };
         std::fs::create_dir_all(&path).expect("temporary folders can be made");
         Self(path)
+    }
+
+    /// Its path, or that of a file in it, as the server sees it.
+    fn seen(&self, program: &[String], file: &str) -> String {
+        let path = self.0.join(file);
+        let inside = root(program).and_then(|root| path.strip_prefix(root).ok());
+        match inside {
+            Some(inside) => format!("/{}", inside.display()),
+            None => path.display().to_string(),
+        }
+    }
+}
+
+/// What the server takes for the root of all files, if that is another.
+fn root(program: &[String]) -> Option<&str> {
+    match program {
+        [first, root, ..] if first == "chroot" => Some(root),
+        _ => None,
     }
 }
 
@@ -173,18 +199,19 @@ impl RedisServer {
     /// The same with more arguments, such as `--requirepass`.
     pub fn start_with(args: &[&str]) -> Option<Self> {
         let program = program()?;
-        loop {
+        for _ in 0..ATTEMPTS {
             let mut server = Self {
+                folder: Folder::new(&program),
                 program: program.clone(),
                 args: args.iter().map(|arg| (*arg).to_owned()).collect(),
                 port: free_port(),
                 process: None,
-                folder: Folder::new(),
             };
             if server.try_start() {
                 return Some(server);
             }
         }
+        panic!("{program:?} does not start with {args:?}");
     }
 
     /// `false` when somebody else has taken the port.
@@ -192,13 +219,7 @@ impl RedisServer {
         let mut args = vec!["--port".to_owned(), self.port.to_string()];
         args.extend(["--bind", "127.0.0.1", "--save", ""].map(str::to_owned));
         args.extend(["--appendonly", "no", "--dir"].map(str::to_owned));
-        // Within a changed root the folder need not be there.
-        let folder = self.folder.0.display().to_string();
-        args.push(if self.program.len() > 1 {
-            "/tmp".to_owned()
-        } else {
-            folder
-        });
+        args.push(self.folder.seen(&self.program, ""));
         args.extend(self.args.clone());
         let process = Process::spawn(&self.program, &args);
         let ready = process.log.wait(READY, 1);
@@ -333,7 +354,7 @@ impl Sentinels {
         let primary = RedisServer::start()?;
         let port = primary.port.to_string();
         let replica = RedisServer::start_with(&["--replicaof", "127.0.0.1", &port])?;
-        replica.wait_for_log("MASTER <-> REPLICA sync: Finished", 1);
+        replica.wait_for_log(IN_STEP, 1);
         let sentinels: Vec<_> = (0..3).map_while(|_| sentinel(primary.port)).collect();
         for sentinel in &sentinels {
             sentinel.wait_for_log("+slave ", 1);
@@ -372,16 +393,15 @@ impl Sentinels {
 
 fn sentinel(primary: u16) -> Option<RedisServer> {
     let program = program()?;
-    loop {
-        let folder = Folder::new();
+    for _ in 0..ATTEMPTS {
+        let folder = Folder::new(&program);
         let port = free_port();
-        let config = folder.0.join("sentinel.conf");
         let text = format!(
             "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {primary} 2\n\
              sentinel down-after-milliseconds main 1000\nsentinel failover-timeout main 5000\n"
         );
-        std::fs::write(&config, text).expect("the folder is ours");
-        let args = [config.display().to_string(), "--sentinel".to_owned()];
+        std::fs::write(folder.0.join(SENTINEL), text).expect("the folder is ours");
+        let args = [folder.seen(&program, SENTINEL), "--sentinel".to_owned()];
         let process = Process::spawn(&program, &args);
         if process.log.wait("+monitor master main", 1) {
             return Some(RedisServer {
@@ -393,6 +413,7 @@ fn sentinel(primary: u16) -> Option<RedisServer> {
             });
         }
     }
+    panic!("{program:?} starts no sentinel");
 }
 
 /// A node that knows no others, and its port for those.
@@ -472,7 +493,7 @@ impl RedisCluster {
             let id = primary.id();
             let answer = replica.ask(&["CLUSTER", "REPLICATE", &id]);
             assert_eq!(answer, "+OK\r\n");
-            replica.wait_for_log("MASTER <-> REPLICA sync: Finished", 1);
+            replica.wait_for_log(IN_STEP, 1);
         }
         Some(cluster)
     }

@@ -3,6 +3,7 @@
 mod access;
 mod cluster;
 mod failover;
+mod measure;
 mod single;
 
 use std::sync::{Arc, Mutex, OnceLock};

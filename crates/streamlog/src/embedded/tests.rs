@@ -53,6 +53,7 @@ impl Drop for Folder {
 }
 
 const DATA: &str = "vestibule.redb";
+const NOTE: &[u8] = b"read up to 5";
 const QUESTION: &str = r#"{"id":7}"#;
 
 pub(crate) fn settings(folder: &Folder, writing: Writing) -> Settings {
@@ -150,6 +151,8 @@ async fn written(folder: &Folder, end: bool) -> Opened {
         &[mine()],
     );
     let opened = log.open(&mine(), post()).await.unwrap();
+    let note = Bytes::from_static(NOTE);
+    log.note(&opened.stream, note).await.unwrap();
     log.append(&opened.stream, payloads(0..5)).await.unwrap();
     log.append(&opened.stream, payloads(5..9)).await.unwrap();
     if end {
@@ -200,7 +203,7 @@ async fn el_15_a_stream_whose_process_died_gets_exactly_one_end() {
         end,
         Some(Next::Orphaned {
             requests: requests.clone(),
-            note: None,
+            note: Some(Bytes::from_static(NOTE)),
         })
     );
     let orphans = log.sweep().await.unwrap().orphans;

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use vestibule_store::redis::Reply;
 
 use super::core::{Core, leave};
-use super::import::follow;
+use super::follow::follow;
 use super::{keys, script};
 use crate::event_id::StreamId;
 use crate::held::Held;

@@ -17,7 +17,7 @@ use vestibule_store::redis::{Key, Redis, Reply, Script, Slot};
 use vestibule_store::{Fleet, SessionKey, StoreError, random};
 
 use super::hint::{Hint, Kind};
-use super::{keys, record, script, ship, standalone};
+use super::{keys, publish, record, script, ship, standalone};
 use crate::event_id::StreamId;
 use crate::held::Held;
 use crate::memory::MemoryLog;
@@ -134,7 +134,7 @@ impl Core {
             match errand {
                 Errand::Ship(id, shipper) => self.spawn(ship::ship(core, held, id, shipper)),
                 Errand::Port => self.spawn(standalone::port(core, held)),
-                Errand::Flush => self.spawn(standalone::flush(core, held)),
+                Errand::Flush => self.spawn(publish::flush(core, held)),
                 Errand::Remove(..)
                 | Errand::Ended(_)
                 | Errand::Leave(..)

@@ -5,14 +5,14 @@
 //! loss is not the last word while the owner lives: it has the events that the store may have lost,
 //! and is told to repair it (EL-12).
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::{Instant, sleep, timeout};
 use vestibule_store::{Liveness, MacKey, Purpose, ReplicaId};
 
-use super::core::{Core, jittered, unavailable};
+use super::core::{Core, unavailable};
 use super::hint::Kind;
 use super::record::{Found, found};
 use super::{keys, script};
@@ -21,14 +21,11 @@ use crate::event_id::{Position, StreamId};
 use crate::held::Held;
 use crate::resume::Resume;
 use crate::session_log::{Record, Role};
-use crate::tail::Stop;
 
 /// How long an owner has to repair what the store has lost (EL-12).
-const REPAIR: Duration = Duration::from_secs(3);
+pub(super) const REPAIR: Duration = Duration::from_secs(3);
 /// How often it is looked whether it has.
-const LOOK: Duration = Duration::from_millis(100);
-/// How often a stream is looked at of which no hint comes (EL-10).
-const POLL: Duration = Duration::from_secs(5);
+pub(super) const LOOK: Duration = Duration::from_millis(100);
 
 /// How a look-up ended.
 enum Look {
@@ -229,7 +226,7 @@ impl Core {
     }
 
     /// Whoever owns a stream of which the store has nothing may still have all of it.
-    async fn ask_everybody(&self, held: &Held, id: StreamId) {
+    pub(super) async fn ask_everybody(&self, held: &Held, id: StreamId) {
         let others = self.fleet.others().await.unwrap_or_default();
         for other in others {
             self.tell(other.as_str(), Kind::Repair, held, id).await;
@@ -256,29 +253,6 @@ impl Core {
             }
         }
     }
-
-    /// Fetches what has come to a stream of another replica. False when the store has not what it
-    /// had.
-    async fn pull(&self, held: &Arc<Held>, id: StreamId, top: u64) -> Result<bool, LogError> {
-        match self.load(held, id, top).await? {
-            Found::Record(record) => {
-                let owner = Arc::clone(&record.owner);
-                let follows = held.grow(Some(id), |log, at| log.follow(*record, at));
-                if !follows {
-                    self.tell(&owner, Kind::Repair, held, id).await;
-                }
-                Ok(follows)
-            }
-            Found::Gone => {
-                self.gone(held);
-                Ok(true)
-            }
-            Found::Nothing | Found::Taken => {
-                self.ask_everybody(held, id).await;
-                Ok(false)
-            }
-        }
-    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -301,34 +275,6 @@ async fn probed(held: &Arc<Held>, id: StreamId) {
             return;
         }
         woken.await;
-    }
-}
-
-/// Follows a stream that another replica writes, as long as it is read here (EL-11).
-pub(super) async fn follow(core: Weak<Core>, held: Arc<Held>, id: StreamId) {
-    let mut wrong: Option<Instant> = None;
-    loop {
-        let Some((bell, top)) = held.with(|log, _| log.following(id)) else {
-            return;
-        };
-        let Some(strong) = core.upgrade() else { return };
-        // an error is no news: the store is away, and is asked again
-        let follows = strong.pull(&held, id, top).await.unwrap_or(true);
-        let more = held.with(|log, _| log.top(id)) > Some(top);
-        drop(strong);
-        let since = (!follows).then(|| wrong.unwrap_or_else(Instant::now));
-        wrong = since;
-        if since.is_some_and(|since| since.elapsed() >= REPAIR) {
-            held.with(|log, at| log.lost_elsewhere(id, at));
-            continue;
-        }
-        held.with(|log, at| {
-            if more && log.lag_of_reader(id, at).is_too_slow() {
-                log.stop(id, Stop::Slow); // its writer, who would see to it, is elsewhere
-            }
-        });
-        let wait = if follows { POLL } else { LOOK };
-        let _no_hint = timeout(jittered(wait), bell.notified()).await.is_err();
     }
 }
 

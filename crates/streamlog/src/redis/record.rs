@@ -78,6 +78,7 @@ fn read(fields: &Reply, events: Reply, id: StreamId, now: &Both) -> Option<Recor
         fence,
         owner,
         ended,
+        reader,
     ] = fields.list()
     else {
         return None;
@@ -93,6 +94,7 @@ fn read(fields: &Reply, events: Reply, id: StreamId, now: &Both) -> Option<Recor
         ended: ended.count().map(|millis| now.moment_of(millis)),
         fence: fence.count()?,
         owner: Arc::from(owner.text()?),
+        reader: reader.text().filter(|text| !text.is_empty()).map(Arc::from),
         top: top.count()?,
         chain: chain.bytes()?[..].try_into().ok()?,
         events: events

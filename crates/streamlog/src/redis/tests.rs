@@ -1,7 +1,9 @@
 //! Replicas of a log over a real server.
 
+mod cluster;
 mod ended;
 mod fleet;
+mod measure;
 mod outage;
 mod owners;
 mod repair;
@@ -136,7 +138,7 @@ fn keys_of(kind: &str) -> Vec<String> {
 fn client(url: &str, fleet: &dyn Fleet) -> Redis {
     let mut settings = Settings::new(url, fleet.replica().clone());
     settings.runtime = Some(elsewhere().handle().clone());
-    settings.command_timeout = Duration::from_secs(2); // machines that test are busy
+    settings.command_timeout = Duration::from_secs(10); // machines that test are busy
     Redis::open(settings, Arc::new(|_| {})).unwrap()
 }
 

@@ -5,19 +5,21 @@
 //! answered, or that the store has lost again, is made anew from the same comparison.
 
 mod answer;
+mod away;
 mod batch;
 mod history;
+mod outbox;
+mod probe;
 mod readers;
 mod waiting;
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use tokio::sync::Notify;
-use tokio::time::{Duration, Instant};
+use tokio::time::Instant;
 
-use super::{Moment, SessionLog, Step, Stream};
+use super::{Moment, SessionLog, Stream};
 use crate::event_id::{Chain, StreamId};
 use crate::redis::Mode;
 use crate::retain::Limits;
@@ -26,16 +28,10 @@ use crate::tail::Stop;
 pub(crate) use answer::Answer;
 pub(crate) use batch::Batch;
 pub(crate) use history::{Past, Record, origin};
+pub(crate) use outbox::Errand;
+pub(in crate::session_log) use outbox::Outbox;
 pub(crate) use readers::Arrival;
 pub(crate) use waiting::{Item, Wanted};
-
-/// An unanswered append makes a stream go on without the store after this long: longer than one
-/// command with its reconnect, shorter than anybody's patience.
-const GRACE: Duration = Duration::from_secs(1);
-
-/// What a stream holds back, and for how long, when it may not go on without the store (EL-22).
-const HELD_BYTES: usize = 256 * 1024;
-const HELD_TIME: Duration = Duration::from_secs(10);
 
 /// Who writes a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,76 +112,13 @@ impl Remote {
     pub(super) fn begin(key_id: Arc<str>, origin: Chain, now: Instant) -> Self {
         Self::new(Role::Own, 1, key_id, origin, now)
     }
-
-    fn is_away(&self, now: Instant) -> bool {
-        let since = |since: Instant| now.saturating_duration_since(since) >= GRACE;
-        self.failing.is_some_and(since)
-    }
-}
-
-/// Something to be done at the store, or told to another replica.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Errand {
-    /// Publish what waits here because the store could not be reached.
-    Flush,
-    /// Append what differs, under this number.
-    Ship(StreamId, u64),
-    /// The stream is not remembered any more.
-    Remove(StreamId, u64),
-    /// It has ended: nobody has to finish it.
-    Ended(StreamId),
-    /// A standalone reader with that number of its registration is closed.
-    Leave(StreamId, u64),
-    /// A reader of another replica's stream is closed.
-    Unwatch(StreamId, u64),
-    /// The readers are closed that this replica wanted closed.
-    Word(StreamId, Arc<str>),
-    /// A standalone reader waits.
-    Port,
-}
-
-/// What is to be done for a session.
-#[derive(Debug)]
-pub(super) struct Outbox {
-    mode: Mode,
-    errands: Vec<Errand>,
-    shippers: u64,
-    /// Whether somebody fetches what waits for standalone streams.
-    porting: bool,
-    /// Streams whose readers elsewhere have been told to stop and may not have yet.
-    awaited: HashSet<StreamId>,
-    /// Whether a reader has heard of a loss of which the store does not know that.
-    told: bool,
-    /// Since when what is published cannot be given to the store.
-    unpublished: Option<Instant>,
-    /// Woken when something may wait in the store.
-    knock: Arc<Notify>,
-    /// The standalone reader that waits for something.
-    hungry: Option<(StreamId, u64)>,
-}
-
-impl Outbox {
-    /// Whether what waits here goes to readers here, because the store cannot be reached.
-    fn delivers_alone(&self) -> bool {
-        self.mode != Mode::Required && self.unpublished.is_some()
-    }
 }
 
 impl SessionLog {
     /// A log that shares its streams with other replicas.
     pub(crate) fn shared(limits: Limits, mode: Mode) -> Self {
         let mut log = Self::new(limits);
-        log.outbox = Some(Outbox {
-            mode,
-            errands: Vec::new(),
-            shippers: 0,
-            porting: false,
-            awaited: HashSet::new(),
-            told: false,
-            unpublished: None,
-            knock: Arc::new(Notify::new()),
-            hungry: None,
-        });
+        log.outbox = Some(Outbox::new(mode));
         log
     }
 
@@ -364,71 +297,6 @@ impl SessionLog {
             self.errand(Errand::Remove(id, fence));
         }
     }
-
-    /// What a reader gets that has come to an event, or an end, which is not safe yet.
-    pub(super) fn unsettled(&mut self, id: StreamId, written: u64, at: Moment) -> Step {
-        let Some(mode) = self.outbox.as_ref().map(|outbox| outbox.mode) else {
-            return Step::Unsettled(written);
-        };
-        let Some(stream) = self.streams.get(&id) else {
-            return Step::Wait;
-        };
-        if stream.held_too_long(mode, at) {
-            self.stop(id, Stop::Away);
-            return Step::Stopped(Stop::Away);
-        }
-        let cursor = stream.slot.as_ref().map_or(0, |slot| slot.cursor);
-        if id.is_standalone() || !stream.goes_on_alone(mode, at) {
-            return Step::Wait; // an answer of the store wakes it
-        }
-        if cursor < stream.ring.top() {
-            return self.take(id, false, at);
-        }
-        Step::Finished
-    }
-
-    /// Asks the store about every stream of which it has not had a word for so long. What it has
-    /// of a stream ends with its age unless its owner says that it lives; an ended one is asked
-    /// about only at once.
-    pub(crate) fn renew(&mut self, age: Duration, at: Moment) {
-        let ids: Vec<StreamId> = self.streams.keys().copied().collect();
-        for id in ids {
-            let Some(stream) = self.streams.get_mut(&id) else {
-                continue;
-            };
-            let over = stream.ended.is_some();
-            let Some(remote) = &mut stream.remote else {
-                continue;
-            };
-            let old = at.now.saturating_duration_since(remote.heard) >= age;
-            if old && (!over || age.is_zero()) && remote.role == Role::Own && remote.stored.header {
-                remote.probe = true;
-                self.compare(id);
-            }
-        }
-    }
-
-    /// As if the store had answered: a seeded bug.
-    pub(crate) fn pretend_stored(&mut self, id: StreamId, top: u64) {
-        if let Some(stream) = self.streams.get_mut(&id) {
-            stream.ring.safe(top);
-            stream.wake.notify_waiters();
-        }
-    }
-
-    /// Has the store asked about that stream.
-    pub(crate) fn probe(&mut self, id: StreamId) {
-        if let Some(remote) = self.remote_mut(id)
-            && remote.role == Role::Own
-        {
-            remote.probe = true;
-            self.compare(id);
-        }
-    }
-
-    pub(crate) fn is_probing(&self, id: StreamId) -> bool {
-        self.remote(id).is_some_and(|remote| remote.probe)
-    }
 }
 
 impl Stream {
@@ -456,22 +324,6 @@ impl Stream {
     pub(super) fn is_own(&self) -> bool {
         let role = self.remote.as_ref().map(|remote| remote.role);
         role.is_none_or(|role| role == Role::Own)
-    }
-
-    /// Whether this stream goes on without the store: what is not safe goes out without an id.
-    pub(super) fn goes_on_alone(&self, mode: Mode, at: Moment) -> bool {
-        let remote = self.remote.as_ref();
-        mode != Mode::Required && remote.is_some_and(|remote| remote.is_away(at.now))
-    }
-
-    /// Whether this stream has held back for the store what it may, and as long as it may.
-    pub(super) fn held_too_long(&self, mode: Mode, at: Moment) -> bool {
-        let failing = self.remote.as_ref().and_then(|remote| remote.failing);
-        let Some(since) = failing.filter(|_| mode == Mode::Required) else {
-            return false;
-        };
-        let (_, bytes, _) = self.ring.unsettled(at.settled);
-        bytes > HELD_BYTES || at.now.saturating_duration_since(since) >= HELD_TIME
     }
 
     pub(super) fn is_diverged(&self) -> bool {

@@ -8,7 +8,7 @@
 //!   seen at once. A use is written down once a second at most, and noted in the index four times a
 //!   minute.
 //! - *The store is away:* what is new, what is changed and what is ended gets
-//!   [`StoreError::Unavailable`]. A session that this replica has seen in the last five minutes is
+//!   [`Unavailable`](crate::StoreError::Unavailable). A session that this replica has seen in the last five minutes is
 //!   looked up and used, and its streams open, as it was seen last; any other is unavailable, which is
 //!   not `None`. What was counted meanwhile is written down afterwards.
 //! - *Streams of the dead* stop counting three minutes after they were last said to be open.

@@ -105,13 +105,13 @@ async fn el_29_a_resume_is_held_while_the_store_is_away() {
     let writer = a.writer().await;
     writer.append(texts(["1"])).await.unwrap();
     a.shipped().await;
-    with_server(|server| server.pause());
+    b.goes(Way::Unanswered);
     let id = priming(&writer);
     let log = Arc::clone(&b.any);
     let held = tokio::spawn(async move { log.resume(&mine(), id.as_str()).await });
     tokio::time::sleep(Duration::from_millis(300)).await;
     assert!(!held.is_finished());
-    with_server(|server| server.resume());
+    b.goes(Way::Open);
     let resumed = held.await.unwrap().unwrap();
     assert!(
         matches!(resumed, Resume::Replay { after: 0, .. }),

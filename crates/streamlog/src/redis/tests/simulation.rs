@@ -2,7 +2,11 @@
 //! and lost hints, lost answers and lost data. `VESTIBULE_SEED` chooses one history; the server
 //! and the threads of its clients add an order of their own.
 
+mod client;
+
 use std::collections::HashMap;
+
+use client::Client;
 
 use super::*;
 use crate::simulation::Dice;
@@ -11,17 +15,6 @@ use crate::{LogError, Stop};
 const SEEDS: u64 = 12;
 const STEPS: usize = 120;
 const LOST: &[u8] = b"outcome unknown";
-
-/// What one client knows of one stream.
-struct Client {
-    stream: StreamRef,
-    /// Its connection, and to which replica of all there ever were.
-    reader: Option<(usize, Reader)>,
-    /// Ids and payloads it has dispatched; the first is the beginning of the stream.
-    had: Vec<(EventId, Bytes)>,
-    told_of_loss: bool,
-    done: bool,
-}
 
 /// A POST stream: what was written, and by which replica.
 struct Post {
@@ -378,90 +371,6 @@ impl Post {
             &self.written[..mine.len()],
             "the beginning, once, in order"
         );
-    }
-}
-
-impl Client {
-    fn new(opened: &Opened, reader: (usize, Reader)) -> Self {
-        let beginning = opened.priming.clone().expect("the store is there");
-        Self {
-            stream: opened.stream.clone(),
-            reader: Some(reader),
-            had: vec![(beginning, Bytes::new())],
-            told_of_loss: false,
-            done: false,
-        }
-    }
-
-    fn payloads(&self) -> Vec<Bytes> {
-        let had = self.had.iter().skip(1);
-        had.map(|(_, payload)| payload.clone()).collect()
-    }
-
-    /// Reads what is there, at most so much; whether a loss was told of a standalone stream.
-    async fn read(&mut self, count: usize) -> bool {
-        let standalone = self.stream.id.is_standalone();
-        for _ in 0..count {
-            let Some((_, reader)) = &mut self.reader else {
-                break;
-            };
-            let wait = Duration::from_secs(7); // longer than it takes to find what no hint said
-            let Ok(next) = timeout(wait, reader.next()).await else {
-                break;
-            };
-            match next.unwrap() {
-                Next::Event(entry) => {
-                    let id = entry.id.expect("the store is there");
-                    self.had.push((id, entry.payload));
-                }
-                Next::Gap => {
-                    self.told_of_loss = true;
-                    self.done |= !standalone;
-                }
-                Next::Finished => self.done = true,
-                Next::Orphaned { .. } => break, // the sweep ends it
-                Next::Stopped(stop) => {
-                    let expected =
-                        matches!(stop, Stop::Evicted | Stop::Forgotten | Stop::Superseded);
-                    assert!(expected, "{stop:?}");
-                    self.reader = None;
-                }
-            }
-            if self.done {
-                self.reader = None;
-            }
-        }
-        standalone && self.told_of_loss
-    }
-
-    /// Comes back with the last id that was dispatched.
-    async fn reconnect(&mut self, at: usize, log: &Arc<dyn StreamLog>) -> bool {
-        let standalone = self.stream.id.is_standalone();
-        if self.done {
-            return false;
-        }
-        let last = self.had.last().expect("the beginning at least").0.clone();
-        let (stream, after) = match log.resume(&mine(), last.as_str()).await.unwrap() {
-            Resume::Replay { stream, after } | Resume::Ending { stream, after } => (stream, after),
-            Resume::StandaloneGap { stream, after } => {
-                self.told_of_loss = true;
-                (stream, after)
-            }
-            Resume::LostPost { .. } | Resume::Unknown => {
-                (self.told_of_loss, self.done) = (true, true);
-                self.reader = None;
-                return false;
-            }
-            Resume::Finished => {
-                self.done = true;
-                self.reader = None;
-                return false;
-            }
-            other @ (Resume::Foreign | Resume::NoSession) => panic!("{other:?}"),
-        };
-        self.reader = Some((at, log.attach(&stream, after).await.unwrap()));
-        self.stream = stream;
-        standalone && self.told_of_loss
     }
 }
 

@@ -11,6 +11,7 @@ use tokio::time::Instant;
 use vestibule_store::MacKey;
 
 use super::super::note::Noted;
+use super::super::position;
 use super::{Moment, Remote, Role, SessionLog, Stored, Stream};
 use crate::event_id::{Chain, Position, StreamId};
 use crate::resume::{Remembered, decide};
@@ -35,6 +36,8 @@ pub(crate) struct Record {
     pub(crate) ended: Option<Instant>,
     pub(crate) fence: u64,
     pub(crate) owner: Arc<str>,
+    /// The replica of its newest reader, if that was not its first owner's.
+    pub(crate) reader: Option<Arc<str>>,
     pub(crate) top: u64,
     pub(crate) chain: Chain,
     pub(crate) events: Vec<Past>,
@@ -63,6 +66,11 @@ impl Record {
 }
 
 impl Record {
+    /// Where a client stands that has that event.
+    pub(crate) fn position(&self, event: &Past) -> Position {
+        position(self.id, self.epoch, event.seq, event.chain)
+    }
+
     /// Whether a client that stands there would be told of a loss.
     pub(crate) fn loses(&self, position: &Position, key: MacKey) -> bool {
         let (ring, _) = self.ring(key, 0);
@@ -107,6 +115,7 @@ impl SessionLog {
             remote.readers = before.readers;
             remote.shipping = before.shipping;
         }
+        remote.readers.known_elsewhere(record.reader);
         stream.epoch = record.epoch;
         stream.requests = record.requests;
         stream.ended = record.ended;

@@ -18,7 +18,7 @@ const ELSEWHERE: u64 = 0;
 /// What is known of a stream's readers on other replicas.
 #[derive(Debug, Default)]
 pub(super) struct Elsewhere {
-    /// Whether anybody has read it here.
+    /// Whether it has been read, here or elsewhere.
     attached: bool,
     /// The newest reader of all that is known here.
     newest: u64,
@@ -43,6 +43,14 @@ pub(crate) struct Arrival {
     pub(crate) reader: u64,
     /// Its registration among the session's standalone readers.
     pub(crate) enlisted: Option<u64>,
+}
+
+impl Elsewhere {
+    /// The stream comes from the store: others may read it, and have to be told of a reader here.
+    pub(super) fn known_elsewhere(&mut self, reader: Option<Arc<str>>) {
+        self.attached = true;
+        self.other = reader.or_else(|| self.other.take());
+    }
 }
 
 impl SessionLog {
