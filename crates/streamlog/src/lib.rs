@@ -25,6 +25,7 @@
 //! runs tasks of its own.
 
 mod backlog;
+mod deliver;
 mod embedded;
 mod error;
 mod event_id;

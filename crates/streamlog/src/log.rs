@@ -185,6 +185,20 @@ pub trait StreamLog: Debug + Send + Sync + 'static {
         events: Vec<Event>,
     ) -> Pending<'a, Vec<Arc<str>>>;
 
+    /// Publishes one message that must not be lost while somebody reads: where there is no room for
+    /// it in what waits for the newest standalone stream, it waits for some, at most
+    /// [`Limits::hold`](crate::Limits). As [`publish`](Self::publish); nothing, and nothing has
+    /// happened, when there was no room in time: the reader is too slow (EL-21).
+    fn deliver<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        payload: Bytes,
+    ) -> Pending<'a, Option<Vec<Arc<str>>>> {
+        let class = Class::Message;
+        let published = self.publish(session, vec![Event { class, payload }]);
+        Box::pin(async move { published.await.map(Some) })
+    }
+
     /// Attaches a reader that begins after number `after`. The reader before it, if there is one,
     /// stops; a standalone reader too many stops the one open longest.
     fn attach<'a>(&'a self, stream: &'a StreamRef, after: u64) -> Pending<'a, Reader>;

@@ -11,6 +11,7 @@ use tokio::time::timeout;
 use vestibule_store::{Sealer, SessionKey};
 use vestibule_terms::mutation;
 
+use crate::deliver::deliver;
 use crate::event_id::{StreamId, Verified};
 use crate::held::{Held, Outlet, Shared};
 use crate::log::{
@@ -250,6 +251,17 @@ impl StreamLog for MemoryLog {
     ) -> Pending<'a, Vec<Arc<str>>> {
         let held = self.find(session);
         done(held.and_then(|held| held.grow(None, |log, at| log.publish(events, at))))
+    }
+
+    fn deliver<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        payload: Bytes,
+    ) -> Pending<'a, Option<Vec<Arc<str>>>> {
+        Box::pin(async move {
+            let held = self.find(session)?;
+            deliver(&held, self.shared.limits.hold, payload).await
+        })
     }
 
     fn attach<'a>(&'a self, stream: &'a StreamRef, after: u64) -> Pending<'a, Reader> {

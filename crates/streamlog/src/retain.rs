@@ -1,7 +1,7 @@
 //! How much history is kept and for how long (EL-19, EL-20, GET-04, EL-21), and who makes room.
 //!
 //! Room is made by rank: first history whose stream keeps something newer, then events that were
-//! delivered and what waits in backlogs, then undelivered last events. Within a rank the oldest
+//! delivered and what waits in backlogs, then undelivered last events, of streams and of backlogs. Within a rank the oldest
 //! goes. A tenant makes room for itself; when the process is full, the tenant that uses most does.
 
 use std::collections::BTreeMap;
@@ -68,9 +68,9 @@ impl Default for Limits {
 pub(crate) enum Rank {
     /// Something newer of the same stream remains.
     History,
-    /// The last of its stream, delivered; or waiting for a standalone stream.
+    /// The last of its stream, delivered; or waiting for a standalone stream before another.
     Spare,
-    /// The last of its stream, and nobody has had it.
+    /// The last of its stream, or of what waits for one, and nobody has had it.
     Undelivered,
 }
 

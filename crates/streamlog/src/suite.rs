@@ -15,6 +15,7 @@ use crate::{
     StreamLog, StreamRef, Writer,
 };
 
+mod deliver;
 mod orphans;
 mod standalone;
 
@@ -61,6 +62,11 @@ macro_rules! tests {
         );
     };
 }
+pub(crate) use deliver::{
+    el_19_one_waiting_message_of_any_size_is_kept,
+    el_21_a_delivery_without_room_gives_up_after_the_hold,
+    hse_03_deliveries_wait_for_room_and_all_arrive,
+};
 pub(crate) use orphans::{
     el_15_a_note_is_kept_with_the_next_append,
     el_15_a_writer_that_goes_away_leaves_an_orphan_that_one_finishes,

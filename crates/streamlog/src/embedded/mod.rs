@@ -166,6 +166,14 @@ impl StreamLog for EmbeddedLog {
         self.memory.publish(session, events)
     }
 
+    fn deliver<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        payload: Bytes,
+    ) -> Pending<'a, Option<Vec<Arc<str>>>> {
+        self.memory.deliver(session, payload)
+    }
+
     fn attach<'a>(&'a self, stream: &'a StreamRef, after: u64) -> Pending<'a, Reader> {
         self.memory.attach(stream, after)
     }

@@ -92,6 +92,11 @@ fn make(sealer: Sealer, limits: Limits) -> Arc<dyn StreamLog> {
 }
 
 suite::tests!(make);
+suite::tests!(make:
+    el_19_one_waiting_message_of_any_size_is_kept,
+    el_21_a_delivery_without_room_gives_up_after_the_hold,
+    hse_03_deliveries_wait_for_room_and_all_arrive,
+);
 
 fn mine() -> SessionKey {
     session("acme", "alice", "s1")

@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use vestibule_terms::mutation;
 
 use super::{Attached, Moment, SessionLog, Slot, Step, position};
 use crate::LogError;
 use crate::event_id::StreamId;
-use crate::ring::UNWRITTEN;
+use crate::ring::{Ring, UNWRITTEN};
 use crate::tail::Stop;
 
 impl SessionLog {
@@ -88,6 +89,18 @@ impl SessionLog {
         if was_newest {
             self.wake_newest_listener();
         }
+    }
+
+    /// What wakes those who wait for the newest standalone reader, if there is one.
+    pub(crate) fn wake_of_newest(&self) -> Option<Arc<Notify>> {
+        self.wake_of(*self.listeners.last()?)
+    }
+
+    /// Whether an event of that size can wait with the others without pushing one out.
+    pub(crate) fn has_room_behind(&self, bytes: usize) -> bool {
+        let (waiting, limits) = (&self.backlog, &self.limits);
+        let bytes = waiting.bytes() + Ring::cost(bytes);
+        waiting.len() == 0 || (waiting.len() < limits.stream_events && bytes <= limits.stream_bytes)
     }
 
     pub(super) fn wake_newest_listener(&self) {

@@ -77,7 +77,8 @@ impl SessionLog {
             }
             Target::Backlog if self.backlog_place == Some(place) => {
                 let goal = self.backlog.bytes().saturating_sub(excess);
-                while self.backlog.len() > 0 && self.backlog.bytes() > goal {
+                let kept = usize::from(place.0 != Rank::Undelivered);
+                while self.backlog.len() > kept && self.backlog.bytes() > goal {
                     self.lost.extend(self.backlog.drop_one());
                 }
                 self.settle_backlog();
@@ -142,7 +143,12 @@ impl SessionLog {
         let bytes = self.backlog.bytes();
         self.bytes = self.bytes - self.backlog_charged + bytes;
         self.backlog_charged = bytes;
-        let to = self.backlog.first_turn().map(|turn| (Rank::Spare, turn));
+        // The last that waits is kept like the last of a stream: one event of any size has a place.
+        let rank = match self.backlog.len() {
+            1 => Rank::Undelivered,
+            _ => Rank::Spare,
+        };
+        let to = self.backlog.first_turn().map(|turn| (rank, turn));
         let from = std::mem::replace(&mut self.backlog_place, to);
         if from != to {
             self.moves.push(Move {
