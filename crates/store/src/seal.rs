@@ -45,6 +45,8 @@ impl Purpose {
     pub const EVENT_CHAIN: Purpose = Purpose("event-chain");
     /// Tags of session ids.
     pub const SESSION_ID: Purpose = Purpose("session-id");
+    /// Tags of the ids of sessions over HTTP+SSE.
+    pub const SSE_SESSION_ID: Purpose = Purpose("sse-session-id");
 
     /// A purpose of its own; the name must be unlike every other.
     pub const fn new(name: &'static str) -> Self {

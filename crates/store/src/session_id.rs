@@ -3,6 +3,10 @@
 //!
 //! Whether the session is alive is the store's to say; whether the id was ever this caller's is
 //! said here, without a look-up, also while the store is away.
+//!
+//! A session over HTTP+SSE has its id before a revision is negotiated, and in an address instead of
+//! a header (HSE-02): its tag is of another purpose and says nothing of a revision, so neither kind
+//! passes as the other.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -25,10 +29,22 @@ impl Sealer {
         revision: Revision,
     ) -> SessionId {
         let random = random::<RANDOM_BYTES>();
-        let parts = parts(&random, tenant, server, principal, revision);
+        let parts = parts(&random, tenant, server, principal, revision.as_str());
         let tag = self.mac(Purpose::SESSION_ID, tenant, &parts);
-        let bytes = [&random[..], &tag[..TAG_BYTES]].concat();
-        SessionId::new(&URL_SAFE_NO_PAD.encode(bytes))
+        joined(&random, &tag)
+    }
+
+    /// A new, unguessable id for a session of this caller over HTTP+SSE (HSE-06).
+    pub fn mint_sse_session_id(
+        &self,
+        tenant: &TenantId,
+        server: &ServerId,
+        principal: &str,
+    ) -> SessionId {
+        let random = random::<RANDOM_BYTES>();
+        let parts = parts(&random, tenant, server, principal, "");
+        let tag = self.mac(Purpose::SSE_SESSION_ID, tenant, &parts);
+        joined(&random, &tag)
     }
 
     /// The revision the id was minted for, if it was minted for this caller on this server under
@@ -41,25 +57,55 @@ impl Sealer {
         server: &ServerId,
         principal: &str,
     ) -> Option<Revision> {
-        if text.len() != TEXT_LENGTH {
-            return None;
-        }
-        let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
-        let (random, tag) = bytes.split_first_chunk::<RANDOM_BYTES>()?;
+        let (random, tag) = taken_apart(text)?;
         let mut found = None;
         for key in self.mac_keys(Purpose::SESSION_ID, tenant) {
             for revision in Revision::ALL {
                 if revision.era() != Era::Legacy {
                     continue;
                 }
-                let whole = key.mac(&parts(random, tenant, server, principal, revision));
-                if same_prefix(&whole, tag) {
+                let parts = parts(&random, tenant, server, principal, revision.as_str());
+                if same_prefix(&key.mac(&parts), &tag) {
                     found = Some(revision);
                 }
             }
         }
         found
     }
+
+    /// Whether the id was minted for a session of this caller over HTTP+SSE, under any configured
+    /// key. Every key is tried whatever matches.
+    pub fn check_sse_session_id(
+        &self,
+        text: &str,
+        tenant: &TenantId,
+        server: &ServerId,
+        principal: &str,
+    ) -> bool {
+        let Some((random, tag)) = taken_apart(text) else {
+            return false;
+        };
+        let parts = parts(&random, tenant, server, principal, "");
+        let keys = self.mac_keys(Purpose::SSE_SESSION_ID, tenant);
+        keys.into_iter().fold(false, |found, key| {
+            same_prefix(&key.mac(&parts), &tag) || found
+        })
+    }
+}
+
+fn joined(random: &[u8; RANDOM_BYTES], tag: &[u8]) -> SessionId {
+    let bytes = [&random[..], &tag[..TAG_BYTES]].concat();
+    SessionId::new(&URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// The random part and the tag of an id.
+fn taken_apart(text: &str) -> Option<([u8; RANDOM_BYTES], [u8; TAG_BYTES])> {
+    if text.len() != TEXT_LENGTH {
+        return None;
+    }
+    let bytes = URL_SAFE_NO_PAD.decode(text).ok()?;
+    let (random, tag) = bytes.split_first_chunk()?;
+    Some((*random, tag.try_into().ok()?))
 }
 
 fn parts<'a>(
@@ -67,14 +113,14 @@ fn parts<'a>(
     tenant: &'a TenantId,
     server: &'a ServerId,
     principal: &'a str,
-    revision: Revision,
+    revision: &'a str,
 ) -> [&'a [u8]; 5] {
     [
         random,
         tenant.as_str().as_bytes(),
         server.as_str().as_bytes(),
         principal.as_bytes(),
-        revision.as_str().as_bytes(),
+        revision.as_bytes(),
     ]
 }
 
@@ -167,5 +213,46 @@ mod tests {
         assert_eq!(checked, Some(Revision::R2025_06_18));
         sealer.rotate(keyring(&[("c", 3), ("b", 2)]));
         assert_eq!(sealer.check_session_id(id.expose(), &t, &s, "alice"), None);
+    }
+
+    /// HSE-06: 43 characters for the address, bound as the others are, and of no use as one of them.
+    #[test]
+    fn hse_06_an_sse_session_id_is_bound_and_is_no_other_id() {
+        let sealer = Sealer::new(Keyring::generate());
+        let (t, s) = (tenant("acme"), server("tools"));
+        let id = sealer.mint_sse_session_id(&t, &s, "alice");
+        let text = id.expose();
+        assert_eq!(text.len(), 43);
+        let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+        assert!(text.bytes().all(plain), "needs no escapes in a query");
+        assert!(sealer.check_sse_session_id(text, &t, &s, "alice"));
+        assert!(!sealer.check_sse_session_id(text, &t, &s, "bob"));
+        assert!(!sealer.check_sse_session_id(text, &t, &server("other"), "alice"));
+        assert!(!sealer.check_sse_session_id(text, &tenant("evil"), &s, "alice"));
+        assert_eq!(sealer.check_session_id(text, &t, &s, "alice"), None);
+        for revision in Revision::ALL {
+            let other = sealer.mint_session_id(&t, &s, "alice", revision);
+            assert!(!sealer.check_sse_session_id(other.expose(), &t, &s, "alice"));
+        }
+        for index in 0..text.len() {
+            let mut changed = text.as_bytes().to_vec();
+            changed[index] ^= 1;
+            let changed = String::from_utf8(changed).unwrap();
+            assert!(!sealer.check_sse_session_id(&changed, &t, &s, "alice"));
+        }
+    }
+
+    /// EL-29: under every configured key, and under no other.
+    #[test]
+    fn el_29_an_sse_session_id_lives_as_long_as_its_key_is_configured() {
+        let sealer = Sealer::new(keyring(&[("a", 1)]));
+        let (t, s) = (tenant("acme"), server("tools"));
+        let id = sealer.mint_sse_session_id(&t, &s, "alice");
+        sealer.rotate(keyring(&[("a", 1), ("c", 3)]));
+        assert!(sealer.check_sse_session_id(id.expose(), &t, &s, "alice"));
+        sealer.rotate(keyring(&[("c", 3), ("a", 1)]));
+        assert!(sealer.check_sse_session_id(id.expose(), &t, &s, "alice"));
+        sealer.rotate(keyring(&[("c", 3)]));
+        assert!(!sealer.check_sse_session_id(id.expose(), &t, &s, "alice"));
     }
 }
