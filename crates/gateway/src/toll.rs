@@ -5,7 +5,7 @@ use std::sync::Arc;
 use vestibule_metrics::Metrics;
 use vestibule_middleware::plans::SharedPlans;
 use vestibule_middleware::quota::{LocalQuotas, charge};
-use vestibule_session::Toll;
+use vestibule_session::{Permit, Toll};
 use vestibule_terms::Reject;
 
 /// Charges against the budgets of the newest snapshot.
@@ -19,7 +19,8 @@ pub(crate) fn of(quotas: &LocalQuotas, plans: &SharedPlans, metrics: &Metrics) -
         Box::pin(async move {
             // a server that a reload took away has no budgets left
             let budgets = budgets.ok_or(Reject::NoSuchPath)?;
-            charge(&quotas, &metrics, &budgets, &principal).await
+            let permit = charge(&quotas, &metrics, &budgets, &principal).await?;
+            Ok(Box::new(permit) as Permit)
         })
     })
 }

@@ -193,7 +193,7 @@ impl LocalQuotas {
         let counter = tables.tenants.counter(tenant.clone(), now);
         let taken = counter.take(&budgets.tenant, wanted, now);
         let shared = taken.map_err(over(Scope::Tenant))?;
-        Ok(Box::new((own, shared)))
+        Ok(Arc::new((own, shared)))
     }
 }
 

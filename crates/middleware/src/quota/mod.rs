@@ -4,7 +4,8 @@
 //! budgets are neither merged by mistake nor multiplied on purpose (case 76).
 //!
 //! [`Quotas`] is the seam: [`local::LocalQuotas`] counts in this process. What was admitted is held by
-//! its [`Permit`] until the answer's body is closed. A refusal reads up to 64 KiB of the body, for a
+//! its [`Permit`] until the answer's body is closed; a call that goes on after its answer (HTTP+SSE)
+//! keeps the [`InFlight`](vestibule_terms::InFlight) that goes with the request. A refusal reads up to 64 KiB of the body, for a
 //! short time, to echo the request's id (STA-23); no other stage before the frame reads any.
 
 mod held;
@@ -12,6 +13,7 @@ mod layer;
 pub mod local;
 mod service;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use vestibule_metrics::Metrics;
@@ -46,8 +48,8 @@ pub struct Over {
     pub retry_after: Duration,
 }
 
-/// Holds what was admitted; dropping it gives it back.
-pub type Permit = Box<dyn Send + Sync>;
+/// Holds what was admitted; dropping the last clone gives it back.
+pub type Permit = Arc<dyn Send + Sync>;
 
 /// Counts against budgets.
 pub trait Quotas: Clone + Send + Sync + 'static {
@@ -90,8 +92,6 @@ impl From<Over> for Reject {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use http::Request;
     use vestibule_frame::body::FrameBody;
     use vestibule_terms::TenantId;
@@ -214,6 +214,7 @@ mod tests {
         let (layer, _) = layer();
         let budgets = budgets(100, 1, 0);
         let first = through(&layer, request("POST", "{}", budgets)).await;
+        drop(first.seen); // what served the request is done with it
         assert_eq!(
             through(&layer, request("POST", "{}", budgets))
                 .await
@@ -228,6 +229,26 @@ mod tests {
                 .status(),
             200
         );
+    }
+
+    /// HSE-03: a call that goes on after its answer is counted as long as it does.
+    #[tokio::test(start_paused = true)]
+    async fn hse_03_what_goes_on_after_the_answer_is_in_flight() {
+        let (layer, _) = layer();
+        let budgets = budgets(100, 1, 0);
+        let first = through(&layer, request("POST", "{}", budgets)).await;
+        let goes_on = first.seen.fact::<vestibule_terms::InFlight>().unwrap();
+        let read = FrameBody::new(first.response.into_body(), 100).read().await;
+        assert_eq!(read.unwrap(), "through");
+        drop(first.seen);
+        let status = async || {
+            through(&layer, request("POST", "{}", budgets))
+                .await
+                .status()
+        };
+        assert_eq!(status().await, 429);
+        drop(goes_on);
+        assert_eq!(status().await, 200);
     }
 
     /// T24: a refusal does not wait for a body that never comes.

@@ -12,7 +12,7 @@ use tower::Service;
 use vestibule_frame::body::FrameBody;
 use vestibule_frame::{Frame, Id, Limits};
 use vestibule_metrics::Metrics;
-use vestibule_terms::{Principal, Record, Reject};
+use vestibule_terms::{InFlight, Principal, Record, Reject};
 
 use super::held::Held;
 use super::{Over, Quotas, Use};
@@ -75,8 +75,11 @@ where
         let clone = self.inner.clone();
         let mut inner = std::mem::replace(&mut self.inner, clone);
         Box::pin(async move {
+            let mut request = request;
             match admitted.await {
                 Ok(permit) => {
+                    let in_flight = InFlight::new(Arc::clone(&permit));
+                    request.extensions_mut().insert(in_flight);
                     let response = inner.call(request).await?;
                     Ok(response.map(|body| Held::body(body, permit)))
                 }
