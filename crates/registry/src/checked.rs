@@ -242,7 +242,7 @@ pub struct TenantChecked {
     pub limits: TenantLimits,
     /// What a stream does when its log fails.
     pub resume: Resume,
-    /// Whether the transport of 2024-11-05 is offered, where this version serves it.
+    /// Whether the transport of 2024-11-05 is offered, the same as in every plan of the tenant.
     pub http_sse: bool,
     /// Its upstreams, ordered by id.
     pub upstreams: Vec<UpstreamChecked>,

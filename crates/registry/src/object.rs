@@ -252,7 +252,7 @@ pub const TENANT: &[Key] = &[
     key(
         "http_sse",
         "true",
-        "Whether the transport of 2024-11-05 is offered, where this version serves it.",
+        "Whether the HTTP+SSE transport of 2024-11-05 is offered on the same addresses.",
     ),
     key(
         "upstreams",
@@ -437,7 +437,7 @@ pub const SERVER: &[Key] = &[
     key("resources", "all", "{ allow: [globs over exposed URIs] }."),
     key(
         "revisions",
-        "2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28",
+        "2024-11-05, 2025-03-26, 2025-06-18, 2025-11-25, 2026-07-28",
         "Revisions of the protocol served here.",
     ),
     key(

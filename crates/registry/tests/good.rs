@@ -188,6 +188,7 @@ fn upstreams_and_servers_are_resolved_and_ordered() {
     assert!(readonly.poll_close && readonly.strict_fields && readonly.sessions_optional);
     assert_eq!(readonly.call_idle, Duration::from_secs(30));
     assert_eq!(readonly.visibility, Visibility::Everything);
+    assert!(tenant.servers.iter().all(|plan| !plan.http_sse), "HSE-01");
 }
 
 /// ORG-04: without a word the gateway listens on loopback and accepts loopback names alone.
@@ -304,5 +305,19 @@ fn every_served_key_is_used_by_the_full_file() {
         let used = matches!(key.name, "tls" | "ca") || FULL.contains(&format!("{}:", key.name));
         assert!(used, "{}", key.name);
         assert!(!key.about.is_empty(), "{}", key.name);
+    }
+}
+
+/// HSE-01, HSE-08: the transport of 2024-11-05 and its revision are served unless they are switched
+/// off, and nothing is said about it.
+#[test]
+fn hse_01_http_sse_is_on_by_default() {
+    for more in ["", "\n    http_sse: true"] {
+        let text = format!("tenants:\n  t:\n    auth: none\n    policy: allow_all{more}\n");
+        let checked = check(&text);
+        assert!(checked.warnings.is_empty(), "{:?}", checked.warnings);
+        let tenant = &checked.tenants[0];
+        assert!(tenant.http_sse && tenant.servers[0].http_sse);
+        assert!(tenant.servers[0].serves(Revision::R2024_11_05));
     }
 }

@@ -367,11 +367,11 @@ fn mistakes_of_a_tenant() {
             (5, "tenants.t.servers.x", "only one", "upstreams"),
         ),
         (
-            "auth: none\nservers:\n  x: { revisions: [2024-11-05, 2025-11-25] }",
+            "auth: none\nservers:\n  x: { revisions: [2024-10-07, 2025-11-25] }",
             (
                 5,
                 "tenants.t.servers.x.revisions[0]",
-                "not available",
+                "not a valid choice",
                 "2025-11-25",
             ),
         ),

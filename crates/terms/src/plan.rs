@@ -76,6 +76,8 @@ pub struct ServerPlan {
     pub poll_close: bool,
     /// Whether legacy clients that never send their session id back are served too.
     pub sessions_optional: bool,
+    /// Whether the transport of 2024-11-05 is offered (`http_sse` of the tenant).
+    pub http_sse: bool,
     /// Text the operator puts before the upstreams' instructions.
     pub instructions: Option<Arc<str>>,
     /// Longest silence of a call and its total (LIF-09).
@@ -85,9 +87,9 @@ pub struct ServerPlan {
 }
 
 impl ServerPlan {
-    /// A server with every default of the configuration, which shows nothing: every revision, no
-    /// origin, 48 characters a name, SSE after two seconds, calls of a minute's silence and ten
-    /// minutes in all.
+    /// A server with every default of the configuration, which shows nothing: every revision and
+    /// transport, no origin, 48 characters a name, SSE after two seconds, calls of a minute's
+    /// silence and ten minutes in all.
     pub fn new(tenant: TenantId, server: ServerId, kind: ServerKind) -> Self {
         Self {
             tenant,
@@ -102,6 +104,7 @@ impl ServerPlan {
             stream_after: Duration::from_secs(2),
             poll_close: false,
             sessions_optional: false,
+            http_sse: true,
             instructions: None,
             call_idle: Duration::from_secs(60),
             call_total: Duration::from_secs(600),
@@ -138,6 +141,12 @@ impl ServerPlan {
             .copied()
             .filter(|revision| !revision.is_modern())
             .max()
+    }
+
+    /// Whether clients may open HTTP+SSE here: it is offered, and there is a revision to speak on
+    /// it.
+    pub fn opens_http_sse(&self) -> bool {
+        self.http_sse && self.newest_legacy().is_some()
     }
 
     /// Every served version, newest first: the `supported` list of version errors (AMB-04).

@@ -12,7 +12,8 @@ use crate::object;
 use crate::scalar;
 
 /// The revisions this version serves to clients.
-const SERVED: [Revision; 4] = [
+const SERVED: [Revision; 5] = [
+    Revision::R2024_11_05,
     Revision::R2025_03_26,
     Revision::R2025_06_18,
     Revision::R2025_11_25,
@@ -25,6 +26,7 @@ pub(crate) struct Context<'a> {
     pub(crate) tenant: &'a TenantId,
     pub(crate) origins: &'a Origins,
     pub(crate) visibility: Visibility,
+    pub(crate) http_sse: bool,
     pub(crate) upstreams: &'a [UpstreamChecked],
 }
 
@@ -40,6 +42,7 @@ impl Context<'_> {
             revisions: SERVED.to_vec(),
             origins: self.origins.clone(),
             visibility: self.visibility,
+            http_sse: self.http_sse,
             ..ServerPlan::new(self.tenant.clone(), server, kind)
         }
     }
@@ -170,8 +173,7 @@ fn revisions(reader: &mut Reader<'_>, item: Option<Item<'_>>) -> Vec<Revision> {
     let choices = SERVED.map(|revision| (revision.as_str(), Some(revision)));
     let mut revisions: Vec<Revision> = Vec::new();
     for item in reader.list(Some(item)) {
-        let later = [Revision::R2024_11_05.as_str()];
-        let chosen = reader.choice(Some(item.clone()), None, &choices, &later);
+        let chosen = reader.choice(Some(item.clone()), None, &choices, &[]);
         let Some(revision) = chosen else { continue };
         if revisions.contains(&revision) {
             reader.mistake(item.node.at, &item.path, "this revision stands here twice");

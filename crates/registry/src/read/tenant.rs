@@ -70,10 +70,12 @@ fn tenant(
     let origins = origins(reader, section.get("origins"), loopback);
     let visibility = policy(reader, &section);
     let upstreams = upstreams(reader, section.get("upstreams"), egress);
+    let http_sse = reader.value_or(section.get("http_sse"), true, scalar::boolean);
     let context = server::Context {
         tenant: &id,
         origins: &origins,
         visibility,
+        http_sse,
         upstreams: &upstreams,
     };
     let servers = server::servers(reader, section.get("servers"), &context);
@@ -93,7 +95,7 @@ fn tenant(
             ],
             &[],
         ),
-        http_sse: http_sse(reader, &section),
+        http_sse,
         origins,
         upstreams,
         servers,
@@ -156,18 +158,6 @@ fn policy(reader: &mut Reader<'_>, tenant: &Section<'_>) -> Visibility {
         }
         None => Visibility::Nothing,
     }
-}
-
-fn http_sse(reader: &mut Reader<'_>, tenant: &Section<'_>) -> bool {
-    let Some(item) = tenant.get("http_sse") else {
-        return true;
-    };
-    let wanted = reader.value(&item, scalar::boolean).unwrap_or(true);
-    if wanted {
-        let what = "the HTTP+SSE transport of 2024-11-05 is not served in this version";
-        reader.warn(item.node.at, &item.path, what);
-    }
-    wanted
 }
 
 fn upstreams(
