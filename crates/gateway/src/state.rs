@@ -14,7 +14,7 @@ use vestibule_registry::{Checked, checked};
 use vestibule_store::redis::{self, Redis, RedisAlarm, RedisEvent, RedisFleet, RedisSessions};
 use vestibule_store::{
     Alarm, Alone, Disk, DiskEvent, EmbeddedSessions, Fleet, Keyring, Lifetimes, MemorySessions,
-    ReplicaId, Sealer, Sessions, Settings,
+    ReplicaId, Sealer, Sessions, Settings, Stored,
 };
 use vestibule_streamlog::{EmbeddedLog, Limits, MemoryLog, Mode, Modes, RedisLog, StreamLog};
 use vestibule_terms::{Clock, TenantId};
@@ -126,7 +126,7 @@ impl State {
         let sealer = Sealer::new(keyring);
         let lifetimes = Lifetimes::default();
         let sessions = EmbeddedSessions::open(&disk, &mut contents, lifetimes, Arc::clone(clock));
-        let restored = sessions.all();
+        let restored = restored(&sessions, &sealer);
         for session in &restored {
             metrics.session_opened(session.key.tenant(), session.opening.revision);
         }
@@ -198,6 +198,20 @@ fn redis_alarm(metrics: &Metrics, readiness: &Readiness) -> RedisAlarm {
             );
         }
     })
+}
+
+/// The sessions that go on. One over HTTP+SSE was as long as its connection, which went with its
+/// process (HSE-05).
+fn restored(sessions: &EmbeddedSessions, sealer: &Sealer) -> Vec<Stored> {
+    let over_sse = |stored: &Stored| {
+        let (key, server) = (&stored.key, &stored.opening.server);
+        sealer.check_sse_session_id(key.id().expose(), key.tenant(), server, key.principal())
+    };
+    let (over, on): (Vec<Stored>, Vec<Stored>) = sessions.all().into_iter().partition(over_sse);
+    for stored in &over {
+        drop(sessions.end(&stored.key)); // done when it returns; nothing else of it is here yet
+    }
+    on
 }
 
 /// Tells the operator what becomes of the disk.

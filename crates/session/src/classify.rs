@@ -31,6 +31,10 @@ pub(crate) enum Decision {
     Stream,
     /// A session's DELETE.
     End,
+    /// A GET that opens a session over HTTP+SSE.
+    SseOpen,
+    /// A POST to the address of a session over HTTP+SSE.
+    SsePost,
     /// Refused.
     Refused(Reject),
 }
@@ -48,6 +52,8 @@ pub(crate) struct Inquiry<'a> {
     pub(crate) sse: bool,
     /// Whether the client accepts an event stream.
     pub(crate) accepts_sse: bool,
+    /// Whether it names that form itself.
+    pub(crate) names_sse: bool,
     /// The addressed server.
     pub(crate) plan: &'a ServerPlan,
 }
@@ -86,8 +92,7 @@ impl Inquiry<'_> {
     fn post(&self) -> Result<Decision, Reject> {
         self.single_version()?;
         if self.sse {
-            // The address of an HTTP+SSE session, of which there are none (STA-24).
-            return Err(Reject::SessionNotFound);
+            return self.sse_post();
         }
         let version = self.version();
         if self.probes_legacy_only() {
@@ -107,6 +112,21 @@ impl Inquiry<'_> {
             Some(Payload::Single(frame)) => frame,
         };
         self.single(frame, version)
+    }
+
+    /// Step 0a: the address says whose message it is, whatever the headers say of a version.
+    fn sse_post(&self) -> Result<Decision, Reject> {
+        if !self.plan.opens_http_sse() {
+            return Err(Reject::SessionNotFound); // STA-24
+        }
+        match self.payload {
+            None => return Err(Reject::Internal),
+            Some(Payload::Single(frame)) if frame.kind() != Kind::Response => {
+                self.volunteered(frame)?;
+            }
+            Some(Payload::Single(_) | Payload::Batch(_)) => {}
+        }
+        Ok(Decision::SsePost)
     }
 
     fn single(&self, frame: &Frame, version: Version) -> Result<Decision, Reject> {
@@ -304,6 +324,10 @@ impl Inquiry<'_> {
         }
         if !self.accepts_sse {
             return Err(Reject::NotAcceptable);
+        }
+        // Whoever only looks at the address accepts everything and names nothing (HSE-01).
+        if self.names_sse && self.plan.opens_http_sse() {
+            return Ok(Decision::SseOpen);
         }
         Err(not_allowed(ALLOW_SESSIONS))
     }

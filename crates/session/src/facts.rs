@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use http::{Method as Verb, Request};
+use http::{Method as Verb, Request, Uri};
 use vestibule_frame::body::FrameBody;
 use vestibule_frame::head::Head;
 use vestibule_frame::{Frame, Payload};
 use vestibule_terms::accept::Accepts;
-use vestibule_terms::{Deadline, Method, Principal, Record, ServerPlan};
+use vestibule_terms::{Deadline, InFlight, Method, Principal, Record, ServerPlan};
 
 use crate::classify::Inquiry;
 
@@ -21,7 +21,10 @@ pub(crate) struct Facts {
     pub(crate) head: Arc<Head>,
     pub(crate) accepts: Accepts,
     pub(crate) payload: Option<Payload>,
-    pub(crate) sse: bool,
+    /// The place among the caller's requests, for what goes on after the answer.
+    pub(crate) in_flight: Option<InFlight>,
+    /// Its query may hold the id of a session over HTTP+SSE: never to be logged (T69).
+    uri: Uri,
 }
 
 impl Facts {
@@ -37,7 +40,8 @@ impl Facts {
             head: facts.remove()?,
             accepts: facts.remove()?,
             payload: facts.remove(),
-            sse: has_sse(parts.uri.query().unwrap_or_default()),
+            in_flight: facts.remove(),
+            uri: parts.uri,
             verb: parts.method,
         })
     }
@@ -48,10 +52,27 @@ impl Facts {
             verb: &self.verb,
             head: &self.head,
             payload: self.payload.as_ref(),
-            sse: self.sse,
+            sse: has_sse(self.query()),
             accepts_sse: self.accepts.sse,
+            names_sse: self.accepts.sse_named,
             plan: &self.plan,
         }
+    }
+}
+
+impl Facts {
+    /// The path that was asked for, as it was written.
+    pub(crate) fn path(&self) -> &str {
+        self.uri.path()
+    }
+
+    /// The id in an address of HTTP+SSE (HSE-02); none when there are two.
+    pub(crate) fn sse_session(&self) -> Option<&str> {
+        sse_session(self.query())
+    }
+
+    fn query(&self) -> &str {
+        self.uri.query().unwrap_or_default()
     }
 }
 
@@ -73,9 +94,25 @@ fn has_sse(query: &str) -> bool {
         .any(|pair| pair == "sse" || pair.starts_with("sse="))
 }
 
+fn sse_session(query: &str) -> Option<&str> {
+    let mut values = query
+        .split('&')
+        .filter_map(|pair| pair.strip_prefix("sse="));
+    let first = values.next()?;
+    values.next().is_none().then_some(first)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::has_sse;
+    use super::{has_sse, sse_session};
+
+    /// HSE-02: an address that names two sessions names none.
+    #[test]
+    fn hse_02_an_address_names_one_session() {
+        assert_eq!(sse_session("a=1&sse=x"), Some("x"));
+        assert_eq!(sse_session("sse=x&sse=x"), None);
+        assert_eq!(sse_session("sse"), None);
+    }
 
     #[test]
     fn only_the_parameter_of_that_name_counts() {

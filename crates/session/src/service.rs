@@ -18,6 +18,7 @@ use crate::answer::{self, Response};
 use crate::classify::{self, Decision};
 use crate::drain::Supervisor;
 use crate::facts::Facts;
+use crate::legacy::http_sse;
 use crate::room::{Room, SessionRooms, Shared, below};
 use crate::{legacy, modern};
 
@@ -91,8 +92,14 @@ async fn enter<S: Exchange>(room: Arc<Room<S>>, request: Request<FrameBody>) -> 
         (Decision::Batch, Some(Payload::Batch(batch))) => legacy::batch(&room, facts, batch).await,
         (Decision::Stream, _) => legacy::get(&room, facts).await,
         (Decision::End, _) => legacy::delete(&room, facts).await,
+        (Decision::SseOpen, _) => http_sse::connect(&room.shared, &facts).await,
+        (Decision::SsePost, Some(payload)) => http_sse::post(&room, facts, payload).await,
         (
-            Decision::Modern(_) | Decision::Open | Decision::Session | Decision::Batch,
+            Decision::Modern(_)
+            | Decision::Open
+            | Decision::Session
+            | Decision::Batch
+            | Decision::SsePost,
             Some(_) | None,
         ) => answer::refuse(&record, Reject::Internal, id.as_ref()),
     }

@@ -31,7 +31,7 @@ use vestibule_terms::{
     UpstreamId,
 };
 
-use crate::{Identity, SessionRooms, SessionService, Supervisor};
+use crate::{Admission, Identity, SessionRooms, SessionService, Supervisor};
 
 type Answer = Arc<dyn Fn(Call) -> Events + Send + Sync>;
 
@@ -204,6 +204,22 @@ impl House {
 
     /// A house whose stage below answers everything by the closure.
     pub(crate) fn raw(answer: impl Fn(Call) -> Events + Send + Sync + 'static, caps: Caps) -> Self {
+        Self::built(answer, caps, Arc::new(|_, _| true))
+    }
+
+    /// A house that lets in whom the closure admits, and whose calls end at once.
+    pub(crate) fn admitting(
+        admits: impl Fn(&Principal, &ServerId) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        let described = |_: Call| Events::ready(Final::View(Box::new(view())));
+        Self::built(described, Caps::default(), Arc::new(admits))
+    }
+
+    fn built(
+        answer: impl Fn(Call) -> Events + Send + Sync + 'static,
+        caps: Caps,
+        admission: Admission,
+    ) -> Self {
         let clock = Arc::new(ManualClock::at(1_700_000_000_000));
         let sealer = Sealer::new(Keyring::generate());
         let metrics = Metrics::new("0", "0");
@@ -224,7 +240,7 @@ impl House {
             caps: Arc::new(move |_| caps),
             fleet: Arc::new(Alone::new()),
             plans: Arc::new(|_, _| Some(Arc::new(plan()))),
-            admission: Arc::new(|_, _| true),
+            admission,
             toll: Arc::new(|_, _| Box::pin(async { Ok(Box::new(()) as crate::Permit) })),
         };
         let plan = plan();

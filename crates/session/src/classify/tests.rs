@@ -15,6 +15,7 @@ struct Case {
     body: Option<String>,
     sse: bool,
     accepts_sse: bool,
+    names_sse: bool,
     plan: ServerPlan,
 }
 
@@ -32,6 +33,7 @@ fn bare(verb: Verb) -> Case {
         body: None,
         sse: false,
         accepts_sse: true,
+        names_sse: true,
         plan: plan(),
     }
 }
@@ -68,6 +70,7 @@ impl Case {
             payload: payload.as_ref(),
             sse: self.sse,
             accepts_sse: self.accepts_sse,
+            names_sse: self.names_sse,
             plan: &self.plan,
         })
     }
@@ -199,12 +202,22 @@ fn xt_005_get_and_delete_follow_session_then_version() {
     let closed = Decision::Refused(Reject::MethodNotAllowed {
         allow: "POST, GET, DELETE",
     });
-    assert_eq!(get().decide(), closed, "case 145: HTTP+SSE is not served");
+    assert_eq!(get().decide(), Decision::SseOpen, "HSE-01");
     assert_eq!(
         get().header("last-event-id", "42").decide(),
-        closed,
+        Decision::SseOpen,
         "not an id of ours"
     );
+    let curious = Case {
+        names_sse: false,
+        ..get()
+    };
+    assert_eq!(curious.decide(), closed, "whoever only looks opens nothing");
+    let mut off = get();
+    off.plan.http_sse = false;
+    assert_eq!(off.decide(), closed, "STA-19");
+    let modern_only = get().serving(Revision::R2026_07_28, Revision::R2026_07_28);
+    assert_eq!(modern_only.decide(), closed, "nothing to speak on it");
     let blind = Case {
         accepts_sse: false,
         ..get()
@@ -343,26 +356,42 @@ fn xt_513_stateless_notifications_are_accepted_and_ignored() {
     assert_eq!(post(NOTE).version("2025-11-25").decide(), Decision::Session);
 }
 
-/// XT-543 in part, STA-24: addresses of HTTP+SSE sessions lead nowhere.
+/// XT-543, STA-24: a POST to an address of HTTP+SSE is of that session, whatever its headers and its
+/// body say of a version; where the transport is not offered the address leads nowhere.
 #[test]
-fn xt_543_the_address_of_an_http_sse_session_is_unknown() {
-    for body in [list().to_owned(), initialize("2024-11-05", "{}")] {
+fn xt_543_the_address_says_whose_message_it_is() {
+    let addressed = |body: &str| Case {
+        sse: true,
+        ..post(body)
+    };
+    let modern = modern_body("tools/list", "", "");
+    let batch = format!("[{NOTE}]");
+    for body in [
+        list(),
+        &initialize("2024-11-05", "{}"),
+        NOTE,
+        &batch,
+        &modern,
+    ] {
+        for version in ["2025-11-25", "2026-07-28", "2099-01-01"] {
+            let mut case = addressed(body).version(version);
+            assert_eq!(case.decide(), Decision::SsePost, "{version} {body}");
+            case.plan.http_sse = false;
+            assert_eq!(case.refused(), (404, code::INVALID_REQUEST), "{body}");
+        }
+    }
+    let legacy_only = addressed(list()).serving(Revision::R2024_11_05, Revision::R2025_11_25);
+    assert_eq!(legacy_only.decide(), Decision::SsePost);
+    let other = addressed(list()).header("mcp-method", "tools/call");
+    assert_eq!(other.refused(), (400, code::HEADER_MISMATCH), "case 101");
+    let two = addressed(list()).version("2025-11-25, 2025-06-18");
+    assert_eq!(two.refused().0, 400, "T21 comes first");
+    for verb in [Verb::GET, Verb::DELETE] {
         let case = Case {
             sse: true,
-            ..post(&body).version("2025-11-25")
+            ..bare(verb)
         };
-        assert_eq!(case.refused(), (404, code::INVALID_REQUEST));
-    }
-    for verb in [Verb::GET, Verb::DELETE] {
-        assert_eq!(
-            Case {
-                sse: true,
-                ..bare(verb)
-            }
-            .refused()
-            .0,
-            405
-        );
+        assert_eq!(case.refused().0, 405);
     }
 }
 
@@ -402,13 +431,14 @@ fn ver_06_unknown_versions_are_refused_and_known_ones_are_the_sessions_business(
 fn fits(verb: &Verb, decision: &Decision) -> bool {
     match decision {
         Decision::Refused(_) => true,
-        Decision::Stream => verb == Verb::GET,
+        Decision::Stream | Decision::SseOpen => verb == Verb::GET,
         Decision::End => verb == Verb::DELETE,
         Decision::Modern(_)
         | Decision::ModernNotification
         | Decision::Open
         | Decision::Session
-        | Decision::Batch => verb == Verb::POST,
+        | Decision::Batch
+        | Decision::SsePost => verb == Verb::POST,
     }
 }
 

@@ -45,7 +45,8 @@ fn known(shared: &Shared, facts: &Facts) -> Option<Arc<Live>> {
     };
     let live = Arc::clone(&*shared.lives.get(&name)?);
     let is_his = live.user().is_same_caller(&facts.principal);
-    (is_his && *live.server() == facts.plan.server).then_some(live)
+    let is_here = *live.server() == facts.plan.server && live.line.is_none();
+    (is_his && is_here).then_some(live)
 }
 
 /// The request's session, counted as used.

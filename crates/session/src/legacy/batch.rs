@@ -8,7 +8,7 @@ use std::sync::Arc;
 use vestibule_exchange::{Exchange, RpcError};
 use vestibule_frame::{Batch, Frame, Id, Kind};
 use vestibule_terms::reject::code;
-use vestibule_terms::{Outcome, Reject};
+use vestibule_terms::{InFlight, Outcome, Reject};
 
 use super::access::session;
 use super::call::{self, Request};
@@ -38,37 +38,16 @@ pub(crate) async fn batch<S: Exchange>(room: &Room<S>, facts: Facts, batch: Batc
         let text = "the body must be one JSON object: this revision has no batches"; // FRM-18
         return answer::refuse(&record, Reject::InvalidRequest(text.into()), None);
     }
-    let ids: Vec<Id> = batch
-        .elements
-        .iter()
-        .filter(|frame| frame.kind() == Kind::Request)
-        .filter_map(Frame::id)
-        .collect();
+    let ids = request_ids(&batch);
     let (sink, first) = Sink::new(&room.shared, &live, &ids, facts.accepts);
     let run = Run {
         room,
         facts: &facts,
         live: &live,
         sink: &sink,
+        in_flight: None,
     };
-    let mut requests = 0;
-    let elements = batch.elements.into_iter().zip(batch.duplicates);
-    for (place, (frame, duplicate)) in elements.enumerate() {
-        let held = Held::new(&room.shared, &facts, &frame, place > 0).await;
-        let id = frame.id().filter(|_| frame.kind() == Kind::Request);
-        let Some(id) = id else {
-            run.message(frame, held).await;
-            continue;
-        };
-        let element = Element {
-            frame,
-            id,
-            duplicate,
-            index: requests,
-        };
-        run.request(element, held).await;
-        requests += 1;
-    }
+    run.all(batch).await;
     if ids.is_empty() {
         return answer::accepted(&record); // BAT-05
     }
@@ -76,12 +55,23 @@ pub(crate) async fn batch<S: Exchange>(room: &Room<S>, facts: Facts, batch: Batc
     respond(&room.shared, &facts, &live, first, Form::Array).await
 }
 
-/// One batch that is being taken apart.
-struct Run<'a, S> {
-    room: &'a Room<S>,
-    facts: &'a Facts,
-    live: &'a Arc<Live>,
-    sink: &'a Arc<Sink>,
+/// The requests of a batch, in order.
+pub(super) fn request_ids(batch: &Batch) -> Vec<Id> {
+    let requests = batch.elements.iter();
+    requests
+        .filter(|frame| frame.kind() == Kind::Request)
+        .filter_map(Frame::id)
+        .collect()
+}
+
+/// The messages of one POST, each of which stands for itself.
+pub(super) struct Run<'a, S> {
+    pub(super) room: &'a Room<S>,
+    pub(super) facts: &'a Facts,
+    pub(super) live: &'a Arc<Live>,
+    pub(super) sink: &'a Arc<Sink>,
+    /// The place of the POST in the budget, where its answer does not hold it long enough.
+    pub(super) in_flight: Option<InFlight>,
 }
 
 /// An element that wants a response.
@@ -101,6 +91,45 @@ enum Begun {
 // === impl Run ===
 
 impl<S: Exchange> Run<'_, S> {
+    /// Takes a batch apart.
+    pub(super) async fn all(&self, batch: Batch) {
+        let mut requests = 0;
+        let elements = batch.elements.into_iter().zip(batch.duplicates);
+        for (place, (frame, duplicate)) in elements.enumerate() {
+            let held = self.held(&frame, place > 0).await;
+            let id = frame.id().filter(|_| frame.kind() == Kind::Request);
+            let Some(id) = id else {
+                self.message(frame, held).await;
+                continue;
+            };
+            let element = Element {
+                frame,
+                id,
+                duplicate,
+                index: requests,
+            };
+            self.request(element, held).await;
+            requests += 1;
+        }
+    }
+
+    /// Begins or answers one request that came alone.
+    pub(super) async fn one(&self, frame: Frame, id: Id) {
+        let held = self.held(&frame, false).await;
+        let element = Element {
+            frame,
+            id,
+            duplicate: false,
+            index: 0,
+        };
+        self.request(element, held).await;
+    }
+
+    async fn held(&self, frame: &Frame, further: bool) -> Held {
+        let held = Held::new(&self.room.shared, self.facts, frame, further).await;
+        held.keeping(self.in_flight.clone())
+    }
+
     /// An element that gets no response. One that may not come so does not fail the others (8.7).
     async fn message(&self, frame: Frame, held: Held) {
         if let Err(reject) = held.admitted() {

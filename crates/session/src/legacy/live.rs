@@ -16,6 +16,7 @@ use vestibule_store::{Opening, State, Stored};
 use vestibule_streamlog::{Class, Event, StreamId};
 use vestibule_terms::{Principal, Revision, ServerId};
 
+use super::http_sse::Line;
 use super::inlet::{Mailbox, SessionInlet};
 use crate::machine::{Machine, Phase};
 use crate::room::Shared;
@@ -57,6 +58,8 @@ pub(crate) struct Live {
     /// Its name in the rooms below.
     pub(super) name: SessionKey,
     pub(super) opening: Arc<Opening>,
+    /// What it needs beside when it is over HTTP+SSE.
+    pub(super) line: Option<Line>,
     /// Who used it last.
     user: Mutex<Arc<Principal>>,
     pub(super) capabilities: Arc<Capabilities>,
@@ -106,6 +109,7 @@ impl Live {
             own: Weak::clone(&own),
             name: Self::name_of(&stored.key),
             key: stored.key.clone(),
+            line: Line::of(shared, stored),
             capabilities: Arc::new(capabilities),
             opening,
             user: Mutex::new(Arc::clone(user)),

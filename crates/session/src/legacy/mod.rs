@@ -1,4 +1,4 @@
-//! Clients with sessions (2024-11-05 … 2025-11-25, over Streamable HTTP).
+//! Clients with sessions (2024-11-05 … 2025-11-25), over Streamable HTTP and over HTTP+SSE.
 //!
 //! A session's record is the store's and its events are the stream log's; [`Live`] is what this
 //! process holds of it. Every call runs in a task of its own that outlives the connection, because
@@ -14,6 +14,7 @@ mod claim;
 mod end;
 mod get;
 mod hold;
+pub(crate) mod http_sse;
 mod inlet;
 mod listen;
 mod live;

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use vestibule_exchange::{Call, Capabilities, Event, Exchange, Final, RpcError, ServerView};
 use vestibule_frame::{Draft, Frame, Id, sse};
-use vestibule_store::{Opening, SessionKey, StoreError};
+use vestibule_store::{Opening, SessionKey, StoreError, Stored};
 use vestibule_terms::reject::{Scope, code};
 use vestibule_terms::{Method, Reject, Revision, ServerPlan};
 
@@ -86,7 +86,7 @@ async fn opened<S: Exchange>(
 }
 
 /// VER-01: the version asked for, if it is a legacy one served here; else the newest such.
-fn negotiate(plan: &ServerPlan, frame: &Frame) -> Option<Revision> {
+pub(super) fn negotiate(plan: &ServerPlan, frame: &Frame) -> Option<Revision> {
     let asked = frame
         .params()
         .and_then(|params| frame.member(params, "protocolVersion"))
@@ -96,7 +96,12 @@ fn negotiate(plan: &ServerPlan, frame: &Frame) -> Option<Revision> {
     asked.or(plan.newest_legacy())
 }
 
-fn opening(shared: &Shared, facts: &Facts, frame: &Frame, revision: Revision) -> Opening {
+pub(super) fn opening(
+    shared: &Shared,
+    facts: &Facts,
+    frame: &Frame,
+    revision: Revision,
+) -> Opening {
     let object = |key: &str| {
         frame
             .params()
@@ -116,7 +121,7 @@ fn opening(shared: &Shared, facts: &Facts, frame: &Frame, revision: Revision) ->
 }
 
 /// The server as the stages below describe it.
-async fn view<S: Exchange>(
+pub(super) async fn view<S: Exchange>(
     room: &Room<S>,
     facts: &Facts,
     frame: &Frame,
@@ -151,7 +156,7 @@ async fn view<S: Exchange>(
     Err(RpcError::new(code::INTERNAL, "internal error"))
 }
 
-/// Stores the session; those it pushes out end.
+/// A new session with its streams.
 async fn create(
     shared: &Arc<Shared>,
     facts: &Facts,
@@ -165,17 +170,9 @@ async fn create(
         .sealer
         .mint_session_id(tenant, server, &principal, revision);
     let key = SessionKey::new(tenant, &principal, &id);
-    let caps = (shared.rooms.caps)(tenant);
-    let created = shared
-        .rooms
-        .sessions
-        .create(key.clone(), opening, caps)
-        .await;
-    let created = created.map_err(|error| refusal(shared, facts, &error))?;
-    for evicted in &created.evicted {
-        ended(shared, evicted).await;
-    }
-    shared.observer.opened(tenant, revision);
+    let stored = enter(shared, key.clone(), opening)
+        .await
+        .map_err(|error| refusal(shared, facts, &error))?;
     if let Err(error) = shared.rooms.log.begin_session(&key).await {
         tracing::warn!(%error, "a session could not be given streams");
         if let Ok(Some(over)) = shared.rooms.sessions.end(&key).await {
@@ -187,10 +184,28 @@ async fn create(
             retry_after,
         });
     }
-    Ok(attach(shared, created.session, &facts.principal))
+    Ok(attach(shared, stored, &facts.principal))
 }
 
-fn refusal(shared: &Shared, facts: &Facts, error: &StoreError) -> Reject {
+/// Stores the session; those it pushes out end.
+pub(super) async fn enter(
+    shared: &Arc<Shared>,
+    key: SessionKey,
+    opening: Opening,
+) -> Result<Stored, StoreError> {
+    let caps = (shared.rooms.caps)(key.tenant());
+    let created = shared.rooms.sessions.create(key, opening, caps).await?;
+    for evicted in &created.evicted {
+        ended(shared, evicted).await;
+    }
+    let stored = created.session;
+    shared
+        .observer
+        .opened(stored.key.tenant(), stored.opening.revision);
+    Ok(stored)
+}
+
+pub(super) fn refusal(shared: &Shared, facts: &Facts, error: &StoreError) -> Reject {
     let scope = match error {
         StoreError::PrincipalFull(_) => Scope::Principal,
         StoreError::TenantFull(_) => Scope::Tenant,
@@ -212,7 +227,7 @@ fn refusal(shared: &Shared, facts: &Facts, error: &StoreError) -> Reject {
     }
 }
 
-fn declared(view: &ServerView) -> u8 {
+pub(super) fn declared(view: &ServerView) -> u8 {
     let bit = |declared: bool, list: u8| if declared { list } else { 0 };
     bit(view.tools, TOOLS) | bit(view.prompts, PROMPTS) | bit(view.resources, RESOURCES)
 }

@@ -11,6 +11,7 @@ use vestibule_streamlog::{EventId, Lag, LogError, Reader, Stop, Writer};
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::reject::code;
 
+use super::http_sse::Outlet;
 use super::live::Live;
 use crate::encode::Reply;
 use crate::room::Shared;
@@ -39,6 +40,8 @@ pub(super) struct Sink {
     requests: Vec<Bytes>,
     accepts: Accepts,
     state: Mutex<State>,
+    /// Where everything goes when the POST was over HTTP+SSE.
+    outlet: Option<Outlet>,
 }
 
 struct State {
@@ -77,6 +80,7 @@ impl Sink {
             requests: ids.iter().map(Id::token).collect(),
             accepts,
             state: Mutex::new(state),
+            outlet: None,
         };
         (Arc::new(sink), first)
     }
@@ -100,6 +104,25 @@ impl Sink {
             requests: vec![request],
             accepts: Accepts::ANY,
             state: Mutex::new(state),
+            outlet: None,
+        })
+    }
+
+    /// A sink into the session's one stream: the POST itself is answered already (HSE-03).
+    pub(super) fn over_sse(shared: &Arc<Shared>, live: &Arc<Live>, ids: &[Id]) -> Arc<Self> {
+        let state = State {
+            replies: Vec::new(),
+            left: 0,
+            stage: Stage::Closed,
+            note: None,
+        };
+        Arc::new(Self {
+            shared: Arc::clone(shared),
+            live: Arc::clone(live),
+            requests: Vec::new(),
+            accepts: Accepts::ANY,
+            state: Mutex::new(state),
+            outlet: Some(Outlet::new(shared, live, ids)),
         })
     }
 
@@ -124,6 +147,10 @@ impl Sink {
 
     /// Sends a message that is no response. False when the client takes none.
     pub(super) async fn send(&self, message: Bytes) -> bool {
+        if let Some(outlet) = &self.outlet {
+            outlet.send(message).await;
+            return true;
+        }
         let mut state = self.state.lock().await;
         if !self.opened(&mut state).await {
             return false;
@@ -134,6 +161,9 @@ impl Sink {
 
     /// The request at `index` is done, with a response or (a cancelled one) without.
     pub(super) async fn done(&self, index: usize, reply: Option<Reply>) {
+        if let Some(outlet) = &self.outlet {
+            return outlet.done(index, reply).await;
+        }
         let mut state = self.state.lock().await;
         if self.accepts.wants_stream() {
             self.opened(&mut state).await;
@@ -284,7 +314,7 @@ impl Stage {
     }
 }
 
-fn one_piece(chunks: Vec<Bytes>) -> Bytes {
+pub(super) fn one_piece(chunks: Vec<Bytes>) -> Bytes {
     match <[Bytes; 1]>::try_from(chunks) {
         Ok([whole]) => whole,
         Err(chunks) => Bytes::from(chunks.concat()),

@@ -3,7 +3,7 @@
 
 use vestibule_frame::Frame;
 use vestibule_metrics::MessageRecord;
-use vestibule_terms::{Record, Reject};
+use vestibule_terms::{InFlight, Record, Reject};
 
 use crate::facts::Facts;
 use crate::room::Shared;
@@ -13,6 +13,7 @@ use crate::toll::Permit;
 pub(in crate::legacy) struct Held {
     record: MessageRecord,
     admitted: Result<Option<Permit>, Reject>,
+    _in_flight: Option<InFlight>,
 }
 
 impl Held {
@@ -25,7 +26,19 @@ impl Held {
         } else {
             Ok(None)
         };
-        Self { record, admitted }
+        Self {
+            record,
+            admitted,
+            _in_flight: None,
+        }
+    }
+
+    /// The same, with the place of the POST it came in.
+    pub(super) fn keeping(self, in_flight: Option<InFlight>) -> Self {
+        Self {
+            _in_flight: in_flight,
+            ..self
+        }
     }
 
     /// The element's record.

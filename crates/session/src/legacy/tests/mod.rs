@@ -2,6 +2,7 @@
 
 mod batches;
 mod calls;
+mod http_sse;
 mod ledger;
 mod lifecycle;
 mod questions;
