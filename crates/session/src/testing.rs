@@ -181,6 +181,7 @@ pub(crate) struct House {
     pub(crate) principal: Principal,
     pub(crate) accepts: Accepts,
     pub(crate) metrics: Metrics,
+    rooms: SessionRooms,
 }
 
 impl House {
@@ -248,13 +249,38 @@ impl House {
             service: SessionService::new(
                 Below(Arc::new(answer)),
                 Arc::clone(&back) as Arc<dyn Backchannel>,
-                rooms,
+                rooms.clone(),
             ),
+            rooms,
             back,
             principal: Principal::anonymous(plan.tenant.clone()),
             plan,
             accepts: Accepts::ANY,
             metrics,
+        }
+    }
+
+    /// Another process on the same store, log and keys.
+    pub(crate) fn beside(&self) -> Self {
+        let below = Below(Arc::new(|call: Call| {
+            if call.method == Method::Initialize {
+                return Events::ready(Final::View(Box::new(view())));
+            }
+            Events::ready(result("{}"))
+        }));
+        let back = Arc::new(Back::default());
+        Self {
+            service: SessionService::new(
+                below,
+                Arc::clone(&back) as Arc<dyn Backchannel>,
+                self.rooms.clone(),
+            ),
+            back,
+            plan: self.plan.clone(),
+            principal: self.principal.clone(),
+            accepts: self.accepts,
+            metrics: self.metrics.clone(),
+            rooms: self.rooms.clone(),
         }
     }
 

@@ -86,10 +86,11 @@ impl Sealer {
             return false;
         };
         let parts = parts(&random, tenant, server, principal, "");
-        let keys = self.mac_keys(Purpose::SSE_SESSION_ID, tenant);
-        keys.into_iter().fold(false, |found, key| {
-            same_prefix(&key.mac(&parts), &tag) || found
-        })
+        let mut found = false;
+        for key in self.mac_keys(Purpose::SSE_SESSION_ID, tenant) {
+            found |= same_prefix(&key.mac(&parts), &tag);
+        }
+        found
     }
 }
 

@@ -31,6 +31,7 @@ mod generate;
 mod harness;
 mod health;
 mod http2;
+mod http_sse;
 mod isolation;
 mod json_suite;
 mod legacy_session;

@@ -125,7 +125,7 @@ async fn refusals_are_recorded_with_their_reason() {
             -32600,
             "rejected",
         ),
-        (bearing(get(UP)), 405, -32600, "rejected"),
+        (bearing(get("/mcp/t/up?sse=x")), 405, -32600, "rejected"),
         (
             bearing(modern_call(
                 UP,

@@ -569,10 +569,17 @@ async fn case_140_headers_of_the_upstreams_answer_end_here() {
     }
 }
 
-/// FRM-02, STA-24: until HTTP+SSE is served its addresses are refused in the documented way.
+/// FRM-02, STA-19, STA-24: where HTTP+SSE is switched off its addresses are refused in the documented
+/// way, and nobody opens it by looking.
 #[tokio::test]
-async fn case_145_sta_24_http_sse_is_not_served() {
-    let (_upstream, gateway) = house().await;
+async fn case_145_sta_24_http_sse_can_be_switched_off() {
+    let upstream = Upstream::modern().await;
+    let tenant = open_tenant(&[("up", upstream.reach())], "");
+    let off = tenant.replace(
+        "policy: allow_all",
+        "policy: allow_all\n    http_sse: false",
+    );
+    let gateway = Gateway::start(&off);
     for target in ["/mcp/t", "/mcp/t/up"] {
         let open = gateway.ask(crate::talk::get(target)).await;
         assert_eq!(open.status, 405);

@@ -28,7 +28,7 @@ use crate::stream::EventBody;
 /// How long calls may go on when nobody can hear their answers any more.
 const GRACE: Duration = Duration::from_secs(5);
 /// When to come back when there can be no stream now.
-const LATER: Duration = Duration::from_secs(5);
+pub(super) const LATER: Duration = Duration::from_secs(5);
 
 /// Serves the GET that opens a session.
 pub(crate) async fn connect(shared: &Arc<Shared>, facts: &Facts) -> Response {

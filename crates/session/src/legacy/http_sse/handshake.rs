@@ -15,7 +15,7 @@ use vestibule_streamlog::LogError;
 use vestibule_terms::reject::code;
 use vestibule_terms::{Method, Reject};
 
-use super::connection::finish;
+use super::connection::{LATER, finish};
 use super::outlet::deliver;
 use crate::answer;
 use crate::encode::{Encoder, Reply};
@@ -95,12 +95,14 @@ async fn opened<S: Exchange>(
         Ok(view) => view,
         Err(error) => return Ok(Reply::error(Some(id), &error)),
     };
-    let stored = enter(shared, key.clone(), opening)
-        .await
-        .map_err(|error| match error {
-            StoreError::Exists => Reject::InvalidRequest("the session is open already".into()),
-            error => refusal(shared, facts, &error),
-        })?;
+    let stored = match enter(shared, key.clone(), opening).await {
+        Ok(stored) => stored,
+        Err(StoreError::Exists) => {
+            let text = "the session is open already"; // LIF-07
+            return Err(Reject::InvalidRequest(text.into()));
+        }
+        Err(error) => return Err(refusal(shared, facts, &error)),
+    };
     // The stream that is open already, counted until its connection closes.
     let counted = shared.rooms.sessions.stream_opened(key).await;
     counted
@@ -138,15 +140,13 @@ async fn alive(shared: &Shared, key: &SessionKey) -> Result<(), Reject> {
 }
 
 fn gone(error: LogError) -> Reject {
-    match error {
-        LogError::Gone => Reject::SessionNotFound,
-        LogError::Full(_) | LogError::Unavailable(_) | LogError::Ended | LogError::Standalone => {
-            tracing::warn!(%error, "the stream of a session cannot be written");
-            let (reason, retry_after) = ("streams", std::time::Duration::from_secs(5));
-            Reject::Unavailable {
-                reason,
-                retry_after,
-            }
-        }
+    if matches!(error, LogError::Gone) {
+        return Reject::SessionNotFound;
+    }
+    tracing::warn!(%error, "the stream of a session cannot be written");
+    let (reason, retry_after) = ("streams", LATER);
+    Reject::Unavailable {
+        reason,
+        retry_after,
     }
 }

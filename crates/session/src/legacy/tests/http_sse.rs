@@ -3,14 +3,14 @@ use std::time::Duration;
 use http::Method as Verb;
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use vestibule_exchange::{Arrival, Event, Events, LogLevel};
+use vestibule_exchange::{Arrival, Event, Events, Final, LogLevel};
 use vestibule_store::Caps;
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::{Method, Principal, Revision, ServerId};
 
 use super::{Below, quick, settle};
 use crate::testing::{
-    Got, House, Item, call, draft, initialize, progress, question, result, upstream,
+    Got, House, Item, call, draft, initialize, progress, question, result, upstream, view,
 };
 
 const A: Revision = Revision::R2024_11_05;
@@ -73,7 +73,7 @@ impl Client {
 
     /// The next message.
     async fn next(&mut self) -> Value {
-        loop {
+        for _silence in 0..8 {
             match self.stream.next().await.expect("the stream goes on") {
                 Item::Comment => {}
                 Item::Event(id, data) => {
@@ -83,6 +83,7 @@ impl Client {
                 Item::Retry(_) => panic!("the stream is about to close"),
             }
         }
+        panic!("nothing comes")
     }
 
     fn id(&self) -> &str {
@@ -321,6 +322,51 @@ async fn hse_05_without_calls_there_is_nothing_to_wait_for() {
     assert_eq!(house.supervisor().sessions(), 0);
 }
 
+/// HSE-05: an id that is over takes no room from sessions that are not.
+#[tokio::test(start_paused = true)]
+async fn hse_05_an_id_that_is_over_pushes_nobody_out() {
+    let caps = Caps {
+        per_principal: 1,
+        per_tenant: 1,
+    };
+    let house = House::with_caps(|_| Events::ready(result("{}")), caps);
+    let own = house.open(D, "{}").await;
+    let Client { stream, address } = connect(&house).await;
+    drop(stream);
+    settle().await;
+    let late = post(&house, &address, &initialize("2024-11-05", "{}")).await;
+    assert_eq!(late.status(), 404);
+    assert_eq!(house.in_session(&own, READY).await.status(), 202);
+}
+
+/// HSE-05: a connection that closes while its session opens leaves none.
+#[tokio::test(start_paused = true)]
+async fn hse_05_a_handshake_that_comes_too_late_leaves_nothing() {
+    let (described, seen) = tokio::sync::watch::channel(false);
+    let slow = move |_: vestibule_exchange::Call| {
+        let mut seen = seen.clone();
+        Events::stream(futures_util::stream::once(async move {
+            seen.wait_for(|described| *described).await.unwrap();
+            Event::Final(Final::View(Box::new(view())))
+        }))
+    };
+    let house = House::raw(slow, Caps::default());
+    let Client { stream, address } = connect(&house).await;
+    let body = initialize("2024-11-05", "{}");
+    let closing = async {
+        settle().await;
+        drop(stream);
+        settle().await;
+        described.send_replace(true);
+    };
+    let (late, ()) = tokio::join!(post(&house, &address, &body), closing);
+    assert_eq!(late.status(), 404);
+    assert_eq!(house.supervisor().sessions(), 0);
+    let gauges = house.metrics.expose();
+    let none = r#"vestibule_sessions{revision="2024-11-05",tenant="acme"} 0"#;
+    assert!(gauges.contains(none), "{gauges}");
+}
+
 /// HSE-06, T38: an id is of use to its own caller on its own server, and not as another kind of id.
 #[tokio::test(start_paused = true)]
 async fn hse_06_a_foreign_id_is_404() {
@@ -353,6 +399,29 @@ async fn hse_06_a_foreign_id_is_404() {
     assert_eq!(client.post(&house, ping).await.status(), 404);
     house.plan.server = ServerId::new("default").unwrap();
     client.say(&house, ping).await;
+}
+
+/// HSE-07: a POST does the same in a process that has not got the stream, the handshake included, and
+/// the end of the stream is the end there too.
+#[tokio::test(start_paused = true)]
+async fn hse_07_a_post_may_reach_another_process() {
+    let house = quick();
+    let other = house.beside();
+    let mut client = connect(&house).await;
+    client.say(&other, &initialize("2024-11-05", "{}")).await;
+    assert!(client.next().await["result"].is_object());
+    client.say(&house, READY).await;
+    client.say(&other, &call("1", "")).await;
+    assert_eq!(client.next().await["id"], 1);
+    client.say(&house, &call("2", "")).await;
+    assert_eq!(client.next().await["result"]["content"][0]["text"], "hi");
+    client.say(&other, &initialize("2024-11-05", "{}")).await;
+    assert_eq!(client.next().await["error"]["code"], -32600, "LIF-07");
+    let Client { stream, address } = client;
+    drop(stream);
+    assert_eq!(post(&other, &address, READY).await.status(), 404);
+    settle().await;
+    assert_eq!(post(&house, &address, READY).await.status(), 404);
 }
 
 /// GET-03, LIF-05: what belongs to no call comes on the same stream, once the client is ready.
