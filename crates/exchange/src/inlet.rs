@@ -26,6 +26,8 @@ pub enum Arrival {
     Question(Question),
     /// The upstream withdrew such a question: its `notifications/cancelled`.
     QuestionWithdrawn(Draft),
+    /// Somebody else listened to this upstream before; what it said in between may be lost.
+    Missed,
     /// Any other notification that the client's revision may know.
     Notice(Method, Draft),
 }

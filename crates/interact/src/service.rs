@@ -327,6 +327,7 @@ impl Inlet for Asked {
             | Arrival::Updated(_)
             | Arrival::Log { .. }
             | Arrival::QuestionWithdrawn(_)
+            | Arrival::Missed
             | Arrival::Notice(..) => self.inlet.arrive(upstream, arrival),
         }
     }

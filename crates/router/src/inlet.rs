@@ -52,6 +52,7 @@ impl Inlet for Arrivals {
             },
             Arrival::Question(question) => Arrival::Question(names.question(question)),
             Arrival::QuestionWithdrawn(message) => Arrival::QuestionWithdrawn(message),
+            Arrival::Missed => Arrival::Missed,
             Arrival::Notice(method, message) => Arrival::Notice(method, message),
         };
         self.inner.arrive(upstream, arrival);

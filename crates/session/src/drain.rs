@@ -9,7 +9,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use vestibule_store::SessionKey;
 use vestibule_terms::mutation;
 
-use crate::legacy::{adopt, ended, expelled, leftovers, lost};
+use crate::legacy::{adopt, ended, expelled, leftovers, look_again, lost};
 use crate::replicas::obey;
 use crate::room::Shared;
 
@@ -110,6 +110,9 @@ impl Supervisor {
         }
         let dead = fleet.dead().await.unwrap_or_default();
         for dead in &dead {
+            if self.0.mourned(dead) {
+                look_again(&self.0).await;
+            }
             for command in fleet.leftovers(dead).await.unwrap_or_default() {
                 obey(&self.0, &command.bytes).await;
                 let _again_later = fleet.done(command.token).await;

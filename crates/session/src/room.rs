@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dashmap::DashMap;
+use dashmap::{DashMap, DashSet};
 use tokio::sync::watch;
 use vestibule_exchange::{Backchannel, BoxFuture, Call, Events, Exchange, SessionKey};
 use vestibule_metrics::Metrics;
-use vestibule_store::{Caps, Fleet, Sealer, Sessions};
+use vestibule_store::{Caps, Fleet, ReplicaId, Sealer, Sessions};
 use vestibule_streamlog::StreamLog;
 use vestibule_terms::{Clock, FastHash, ServerId, ServerPlan, TenantId};
 
@@ -20,6 +20,9 @@ use crate::legacy::Live;
 use crate::modern::Listens;
 use crate::observe::Observer;
 use crate::toll::Toll;
+
+/// Dead replicas that are remembered.
+const MOURNED: usize = 1024;
 
 /// How many sessions a tenant and each of its callers may have.
 pub type SessionCaps = Arc<dyn Fn(&TenantId) -> Caps + Send + Sync>;
@@ -75,6 +78,8 @@ pub(crate) struct Shared {
     /// Becomes true when the process stops: streams end in the way of their era.
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) endings: Endings,
+    /// Replicas whose death has been noticed.
+    mourned: DashSet<ReplicaId>,
 }
 
 impl Shared {
@@ -89,7 +94,16 @@ impl Shared {
             listens: Listens::default(),
             closed: AtomicU64::new(0),
             draining: watch::Sender::new(false),
+            mourned: DashSet::default(),
         }
+    }
+
+    /// Whether that replica's death is news.
+    pub(crate) fn mourned(&self, dead: &ReplicaId) -> bool {
+        if self.mourned.len() >= MOURNED {
+            self.mourned.clear(); // the store has forgotten most of them too
+        }
+        self.mourned.insert(dead.clone())
     }
 
     /// What a connection that is closed on purpose tells its client: 2 s and up to 3 s more, spread

@@ -266,7 +266,7 @@ pub(crate) fn attach_http(
         session_id,
         profile,
     } = SessionRecord::read(record)?;
-    Some(over_http(link, side, owner, (profile, session_id)))
+    Some(over_http(link, side, owner, (profile, session_id)).attached())
 }
 
 fn over_http(link: &Link, side: &HttpSide, owner: Owner, opened: Opened) -> Live {

@@ -338,8 +338,9 @@ impl Driver {
         let end = effect.apply(&self.shared, &self.live, end).await;
         let (first, over) = self.live.machine().finish(&self.id, self.ticket);
         for (id, open) in &over {
-            self.live.unkept(&self.shared, id, open).await;
-            self.say(no_longer(id)).await;
+            if self.live.unkept(&self.shared, id, open).await {
+                self.say(no_longer(id)).await;
+            }
         }
         let encoder = Encoder {
             revision: self.live.revision(),

@@ -133,15 +133,20 @@ pub(super) async fn delivered(shared: &Shared, live: &Live, receipt: Receipt) {
     }
 }
 
-/// The question is over without an answer.
-pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) {
+/// The question is over without an answer; false when its answer has been claimed after all.
+pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
     let sessions = &shared.rooms.sessions;
     let name = id.to_string();
-    let kept = sessions.kept(&live.key, Kind::Question, &name).await;
-    if let Ok(Some(record)) = kept {
-        let receipt = Receipt { name, record };
-        delivered(shared, live, receipt).await;
+    let record = match sessions.kept(&live.key, Kind::Question, &name).await {
+        Ok(Some(record)) => record,
+        Ok(None) => return false, // answered elsewhere
+        Err(_store_is_away) => return true,
+    };
+    let open = Question::read(&record).is_some_and(|question| question.claimed.is_none());
+    if open {
+        delivered(shared, live, Receipt { name, record }).await;
     }
+    open
 }
 
 // === impl Question ===

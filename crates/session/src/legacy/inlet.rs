@@ -12,6 +12,7 @@ use vestibule_store::{Kind, StoreError};
 use vestibule_streamlog::{Class, Event};
 use vestibule_terms::{Direction, Method, UpstreamId};
 
+use super::get::conservative;
 use super::live::Live;
 use super::question;
 use crate::modern::answer_with_error;
@@ -169,6 +170,7 @@ impl Live {
                     self.publish(shared, event).await;
                 }
             }
+            Arrival::Missed => self.look_again(shared).await,
             Arrival::Question(asked) => {
                 if let Some(asked) = self.ask(shared, asked, None).await {
                     self.publish_question(shared, asked).await;
@@ -188,6 +190,13 @@ impl Live {
                     .await;
                 }
             }
+        }
+    }
+
+    /// The client may lack notifications: it is told to look at everything again (EL-13).
+    pub(crate) async fn look_again(&self, shared: &Arc<Shared>) {
+        for event in conservative(shared, self).await {
+            self.publish(shared, event).await;
         }
     }
 

@@ -2,6 +2,7 @@
 //! may be gone: whatever they say outside of calls is listened to here too (GET-06).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use vestibule_exchange::{Call, Continuation, Event, Final};
@@ -40,6 +41,25 @@ pub(super) fn listen(shared: &Arc<Shared>, live: &Arc<Live>) {
             }
         }
     });
+}
+
+/// A replica is dead, and with it the ears it had at upstreams: clients that listen here may lack
+/// what was said meanwhile, and somebody has to listen again.
+pub(crate) async fn look_again(shared: &Arc<Shared>) {
+    let lives: Vec<Arc<Live>> = shared
+        .lives
+        .iter()
+        .filter(|live| live.listening.load(Ordering::Relaxed) > 0)
+        .map(|live| Arc::clone(&live))
+        .collect();
+    for live in lives {
+        let sessions = &shared.rooms.sessions;
+        let kept = sessions.all_kept(&live.key, Kind::Upstream).await;
+        if kept.is_ok_and(|kept| !kept.is_empty()) {
+            listen(shared, &live);
+            live.look_again(shared).await;
+        }
+    }
 }
 
 async fn listen_to(

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -70,6 +70,8 @@ pub(crate) struct Live {
     level: Mutex<Option<LogLevel>>,
     /// The newest version of its state that was seen here.
     version: AtomicU64,
+    /// Standalone streams of the session that are read here.
+    pub(super) listening: AtomicUsize,
     /// Whether somebody watches for the client to be ready.
     watched: AtomicBool,
     held: Mutex<Vec<Event>>,
@@ -118,6 +120,7 @@ impl Live {
             machine: Mutex::new(Machine::new(stored.state.initialized)),
             level: Mutex::new(level),
             version: AtomicU64::new(stored.version),
+            listening: AtomicUsize::new(0),
             watched: AtomicBool::new(false),
             held: Mutex::new(Vec::new()),
             declared: AtomicU8::new(TOOLS | PROMPTS | RESOURCES),

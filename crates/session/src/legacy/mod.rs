@@ -31,6 +31,7 @@ pub(crate) use adopt::adopt;
 pub(crate) use batch::batch;
 pub(crate) use end::{delete, ended, expelled, leftovers, take_down};
 pub(crate) use get::get;
+pub(crate) use listen::look_again;
 pub(crate) use live::Live;
 pub(crate) use message::message;
 pub(crate) use notify::cancel;

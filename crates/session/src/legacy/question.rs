@@ -78,11 +78,10 @@ impl Live {
         })
     }
 
-    /// Whoever asked does not wait for an answer any more.
-    pub(super) async fn unkept(&self, shared: &Shared, id: &Id, open: &Open) {
-        if open.kept {
-            claim::forget(shared, self, id).await;
-        }
+    /// Whoever asked does not wait for an answer any more; false when the client has answered, to
+    /// whichever process.
+    pub(super) async fn unkept(&self, shared: &Shared, id: &Id, open: &Open) -> bool {
+        !open.kept || claim::forget(shared, self, id).await
     }
 
     fn may_be_asked(&self, question: &Question) -> Result<(), i64> {
@@ -124,7 +123,9 @@ impl Live {
             .machine()
             .withdraw(|open| open.from.id == theirs && is_it(&open.from));
         let (id, open) = withdrawn?;
-        self.unkept(shared, &id, &open).await;
+        if !self.unkept(shared, &id, &open).await {
+            return None;
+        }
         let mut draft = draft;
         draft.set_member(params, "requestId", id.token());
         Some(Bytes::from(draft.chunks().concat()))

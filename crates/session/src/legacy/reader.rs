@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -47,6 +48,9 @@ impl Reading {
         kind: StreamKind,
     ) -> Self {
         let open = OpenStream::begin(&shared.rooms.sessions, &live.key).await;
+        if reader.stream().id.is_standalone() {
+            live.listening.fetch_add(1, Ordering::Relaxed);
+        }
         Self {
             counted: shared.observer.stream(&live.name.tenant, kind),
             draining: shared.draining.subscribe(),
@@ -167,5 +171,13 @@ impl Reading {
         let millis = retry.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
         self.ready.extend(millis.map(sse::retry));
         self.over = true;
+    }
+}
+
+impl Drop for Reading {
+    fn drop(&mut self) {
+        if self.reader.stream().id.is_standalone() {
+            self.live.listening.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

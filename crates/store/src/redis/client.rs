@@ -169,6 +169,7 @@ impl Shared {
         let Ok(_place) = self.places.try_acquire() else {
             return Err(unavailable(script, "too many commands are under way"));
         };
+        let limit = self.settings.command_timeout + script.allowance(&args);
         let mut asked = None;
         let work = async {
             let primary = asked.insert(self.primary(script).await?);
@@ -176,7 +177,7 @@ impl Shared {
                 .await
                 .map_err(|error| self.judge(script, primary, &error))
         };
-        let Ok(answer) = timeout(self.settings.command_timeout, work).await else {
+        let Ok(answer) = timeout(limit, work).await else {
             if let Some(primary) = asked {
                 self.found_broken(&primary);
             }

@@ -69,6 +69,8 @@ pub(super) struct Connector {
 /// A connection, and for one to a single server how to make another to the same.
 type Connected = (Connection, Option<Client>);
 
+/// So much longer than others a command with much in it may take.
+const LARGE: Duration = Duration::from_secs(2);
 /// A cluster is joined through several of its nodes, some of which may hang.
 const JOIN: u32 = 4;
 
@@ -165,7 +167,7 @@ impl Connector {
             .map_err(|error| what(&error))?;
         let mut builder = ClusterClient::builder(infos)
             .connection_timeout(self.connect_timeout)
-            .response_timeout(self.command_timeout);
+            .response_timeout(self.command_timeout + LARGE);
         if let (true, Some(ca)) = (self.endpoint.tls, &self.ca) {
             builder = builder.certs(ca.clone());
         }

@@ -16,7 +16,8 @@ pub struct Settings {
     pub url: Secret<String>,
     /// Certificates of authorities, PEM, in place of the machine's.
     pub ca: Option<Bytes>,
-    /// The longest a command takes, with all that has to be done for it.
+    /// The longest a command takes, with all that has to be done for it; one that sends or answers a
+    /// lot takes longer.
     pub command_timeout: Duration,
     /// The longest each step of connecting takes.
     pub connect_timeout: Duration,

@@ -87,6 +87,8 @@ pub(crate) struct Live {
     /// The level that was last set; held while it is being set.
     pub(crate) level: Mutex<Option<LogLevel>>,
     pub(crate) get: watch::Sender<GetStream>,
+    /// Whether another process has opened it.
+    pub(crate) was_attached: bool,
     over: CancellationToken,
 }
 
@@ -222,7 +224,16 @@ impl Live {
             profile,
             level: Mutex::new(None),
             get,
+            was_attached: false,
             over: CancellationToken::new(),
+        }
+    }
+
+    /// The same, opened by another process.
+    pub(crate) fn attached(self) -> Self {
+        Self {
+            was_attached: true,
+            ..self
         }
     }
 

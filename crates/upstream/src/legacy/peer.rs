@@ -228,6 +228,11 @@ impl Peer {
         }
     }
 
+    /// What was said before anybody here listened went to somebody else, or was lost.
+    pub(crate) fn missed(&self) {
+        self.arrive(Arrival::Missed);
+    }
+
     fn arrive(&self, arrival: Arrival) {
         let inlet = locked(&self.inlet).clone();
         if let Some(inlet) = inlet {

@@ -71,11 +71,16 @@ impl Reader {
     async fn run(&self) {
         let mut cursor = Cursor::default();
         let mut failures = 0_u32;
+        let mut first = true;
         loop {
             match self.attempt(&cursor).await {
                 Attempt::Opened(answer) => {
                     cursor.connected();
                     failures = 0;
+                    if first && self.live.was_attached {
+                        self.live.peer.missed();
+                    }
+                    first = false;
                     self.live.get.send_replace(GetStream::Open);
                     self.read(*answer, &mut cursor).await;
                 }

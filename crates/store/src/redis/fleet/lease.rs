@@ -42,7 +42,7 @@ impl Lease {
 
     /// Two beats may be so far apart that the others, who spoke at most one pause before the first
     /// of them, still had their leases when the store was back, and time to speak again.
-    fn gap(self) -> Duration {
+    pub(super) fn gap(self) -> Duration {
         self.ttl.saturating_sub(self.renew) * 3 / 4
     }
 }
@@ -67,6 +67,8 @@ pub(super) struct Beats {
     last: Option<Duration>,
     /// Since when the store has been there.
     since: Option<Duration>,
+    /// When it was last found to have lost something.
+    lost: Option<Duration>,
     until: Duration,
 }
 
@@ -98,6 +100,9 @@ impl Beats {
         if !(whole && near) {
             self.since = Some(now);
         }
+        if !whole {
+            self.lost = Some(now);
+        }
         self.last = Some(now);
         self.acknowledged = self.acknowledged.max(beat.number);
         // From when it was sent: the store counts from when it came, which was later.
@@ -109,13 +114,12 @@ impl Beats {
         now < self.until
     }
 
-    /// Whether the store has been there for a whole lease, and this replica too, so that who is
-    /// silent is dead.
-    pub(super) fn may_judge(&self, now: Duration, lease: Lease) -> bool {
-        let long = self
-            .since
-            .is_some_and(|since| now.saturating_sub(since) >= lease.ttl);
-        long && self.may_act(now)
+    /// Whether the store has been there for a whole lease, so that who is silent is dead: as this
+    /// replica's own beats tell, or those of the fleet, which may be older than this replica.
+    pub(super) fn may_judge(&self, now: Duration, lease: Lease, fleet: bool) -> bool {
+        let long = |at: Duration| now.saturating_sub(at) >= lease.ttl;
+        let whole = self.lost.is_none_or(long);
+        self.may_act(now) && (self.since.is_some_and(long) || (fleet && whole))
     }
 
     /// This replica acts no more.
@@ -163,10 +167,10 @@ mod tests {
     fn nobody_is_dead_before_the_store_was_there_for_a_whole_lease() {
         let mut beats = Beats::default();
         for (number, seconds) in (100..=112).step_by(3).enumerate() {
-            assert!(!beats.may_judge(at(seconds), LEASE) || seconds > 110);
+            assert!(!beats.may_judge(at(seconds), LEASE, false) || seconds > 110);
             beat(&mut beats, seconds, (number > 0).then_some(number as u64));
         }
-        assert!(beats.may_judge(at(112), LEASE));
+        assert!(beats.may_judge(at(112), LEASE, false));
     }
 
     /// The beats from 100 on, until the store has been there long enough.
@@ -175,7 +179,7 @@ mod tests {
         for number in 0..5 {
             beat(&mut beats, 100 + 3 * number, (number > 0).then_some(number));
         }
-        assert!(beats.may_judge(at(112), LEASE));
+        assert!(beats.may_judge(at(112), LEASE, false));
         beats
     }
 
@@ -184,12 +188,12 @@ mod tests {
         let mut beats = settled();
         beat(&mut beats, 117, Some(5));
         assert!(
-            beats.may_judge(at(117), LEASE),
+            beats.may_judge(at(117), LEASE, false),
             "5 s: all others have their leases"
         );
         beat(&mut beats, 123, Some(6));
         assert!(
-            !beats.may_judge(at(123), LEASE),
+            !beats.may_judge(at(123), LEASE, false),
             "6 s: some may have lost theirs"
         );
     }
@@ -199,22 +203,39 @@ mod tests {
         for kept in [None, Some(4)] {
             let mut beats = settled();
             beat(&mut beats, 114, kept);
-            assert!(!beats.may_judge(at(114), LEASE), "{kept:?}");
+            assert!(!beats.may_judge(at(114), LEASE, false), "{kept:?}");
             assert!(beats.may_act(at(114)));
         }
         let mut beats = settled();
         let _unanswered = beats.begin(at(113));
         beat(&mut beats, 114, Some(6));
         assert!(
-            beats.may_judge(at(114), LEASE),
+            beats.may_judge(at(114), LEASE, false),
             "a beat whose answer was lost had run"
+        );
+    }
+
+    #[test]
+    fn a_young_replica_may_judge_by_what_the_fleet_knows() {
+        let mut beats = Beats::default();
+        assert!(
+            !beats.may_judge(at(100), LEASE, true),
+            "not without a lease"
+        );
+        beat(&mut beats, 100, None);
+        assert!(beats.may_judge(at(100), LEASE, true));
+        assert!(!beats.may_judge(at(100), LEASE, false));
+        beat(&mut beats, 103, None);
+        assert!(
+            !beats.may_judge(at(103), LEASE, true),
+            "the store lost something"
         );
     }
 
     #[test]
     fn who_was_stopped_judges_nobody() {
         let beats = settled();
-        assert!(!beats.may_judge(at(200), LEASE));
+        assert!(!beats.may_judge(at(200), LEASE, false));
     }
 
     #[test]

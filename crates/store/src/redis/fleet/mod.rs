@@ -130,14 +130,20 @@ impl RedisFleet {
         Ok(())
     }
 
-    /// Before the first beat, so that nobody lives whom the others cannot find.
-    async fn register(&self) -> Result<(), StoreError> {
+    /// Says that this replica is one of the fleet: before the first beat, so that nobody lives whom
+    /// the others cannot find. Whether the fleet has had the store for a whole lease.
+    async fn register(&self) -> Result<bool, StoreError> {
+        let slot = Slot::of_fleet();
+        let keys = ["replicas", "since", "young"].map(|suffix| slot.key(suffix));
         let args = vec![
             Bytes::copy_from_slice(self.replica().as_str().as_bytes()),
             number(self.clock.unix_millis()),
             millis(REMEMBER),
+            millis(self.lease.gap()),
+            millis(self.lease.ttl),
         ];
-        self.of_fleet(&scripts::REGISTER, args).await.map(drop)
+        let whole = self.redis.run(&scripts::REGISTER, &slot, &keys, args);
+        Ok(whole.await?.int() == Some(1))
     }
 
     async fn of_fleet(
@@ -167,7 +173,8 @@ impl RedisFleet {
         }
         // After the look: what the store had lost until then, this beat sees.
         self.beat().await?;
-        if lock(&self.beats).may_judge(now(), self.lease) {
+        let whole = self.register().await?;
+        if lock(&self.beats).may_judge(now(), self.lease, whole) {
             return Ok(Liveness::Dead);
         }
         Ok(Liveness::Unknown)

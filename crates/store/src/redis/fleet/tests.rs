@@ -37,23 +37,23 @@ async fn receive(fleet: &RedisFleet) -> Command {
     command.expect("a command comes").unwrap()
 }
 
-/// Streams, section 1: nobody declares an owner dead until one full lease after its own first
-/// success.
+/// Streams, section 1: nobody declares an owner dead until the store has been there for one full lease.
 #[tokio::test]
 async fn who_speaks_is_alive_and_who_has_left_is_dead_after_a_lease() {
     let Some(server) = RedisServer::start() else {
         return;
     };
+    let first = now();
     let (a, b) = (join(&server).await, join(&server).await);
     assert_eq!(liveness(&a, &b).await, Liveness::Alive);
     assert_eq!(liveness(&a, &a).await, Liveness::Alive);
     a.leave().await.unwrap();
     assert!(!a.may_act());
-    let joined = now();
+    until_dead(&a, &b).await;
+    assert!(now() - first >= LEASE.ttl, "it waited for a whole lease");
+    // EL-15: a replica that has just started need not wait again.
     let young = join(&server).await;
-    assert_eq!(liveness(&a, &young).await, Liveness::Unknown);
-    until_dead(&a, &young).await;
-    assert!(now() - joined >= LEASE.ttl, "it waited for a whole lease");
+    assert_eq!(liveness(&a, &young).await, Liveness::Dead);
     assert_eq!(liveness(&b, &young).await, Liveness::Alive);
 }
 
@@ -254,7 +254,7 @@ async fn every_key_of_a_replica_has_an_end() {
         .lines()
         .filter(|line| line.starts_with("vestibule"))
         .collect();
-    assert_eq!(keys.len(), 5, "{keys:?}");
+    assert!(keys.len() >= 6, "{keys:?}");
     for key in keys {
         let left = server.ask_number(&["PTTL", key]);
         assert!(left > 0, "{key} {left}");
