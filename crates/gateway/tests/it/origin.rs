@@ -247,7 +247,7 @@ async fn case_143_answers_of_every_kind_are_visible_to_the_browser() {
     }
     let session = Session::open(&gateway, PATH, SESSIONS[0]).await;
     let bad = [
-        get(PATH),
+        get(&format!("{PATH}?sse=x")),
         post(PATH, "{"),
         session
             .get()

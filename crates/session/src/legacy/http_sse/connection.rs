@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::timeout;
 use vestibule_frame::sse;
 use vestibule_metrics::StreamKind as Kind;
-use vestibule_store::SessionKey;
+use vestibule_store::{OpenStream, SessionKey};
 use vestibule_streamlog::{Class, Entry, Event, LogError, Next, Reader, StreamKind};
 use vestibule_terms::{Outcome, Reject};
 
@@ -76,6 +76,7 @@ async fn open(shared: &Arc<Shared>, facts: &Facts) -> Result<Connection, LogErro
         ending: shared.endings.of(facts),
         watched: true,
         counted: shared.observer.stream(tenant, Kind::Sse),
+        open: None,
         closing,
     })
 }
@@ -92,6 +93,8 @@ struct Connection {
     /// Whether nobody else looks after the caller's admission.
     watched: bool,
     counted: observe::Stream,
+    /// Its place in the session's record, once there is one.
+    open: Option<OpenStream>,
     closing: Closing,
 }
 
@@ -116,12 +119,25 @@ impl Connection {
             let Closing { shared, key } = &self.closing;
             tokio::select! {
                 biased;
-                next = self.reader.next() => self.take(next),
+                next = self.reader.next() => {
+                    self.count().await;
+                    self.take(next);
+                }
                 () = may_part(shared, key, &mut self.draining), if !self.parting => {
                     self.part().await;
                 }
                 _why = self.ending.over(), if self.watched => self.expelled().await,
             }
+        }
+    }
+
+    /// The record says that the stream is open from before the client has the answer to its
+    /// `initialize` until the connection closes, whichever process stored it.
+    async fn count(&mut self) {
+        if self.open.is_none() {
+            let Closing { shared, key } = &self.closing;
+            let opened = OpenStream::begin(&shared.rooms.sessions, key).await;
+            self.open = opened.ok().flatten();
         }
     }
 
@@ -209,7 +225,11 @@ struct Closing {
 
 impl Drop for Closing {
     fn drop(&mut self) {
-        self.shared.rooms.sessions.stream_closed(&self.key);
+        if let Some(live) = self.shared.lives.get(&Live::name_of(&self.key))
+            && let Some(line) = &live.line
+        {
+            line.close();
+        }
         // without a runtime the process is over; the next one begins without such sessions
         if let Ok(runtime) = Handle::try_current() {
             let (shared, key) = (Arc::clone(&self.shared), self.key.clone());

@@ -20,7 +20,7 @@ use super::outlet::deliver;
 use crate::answer;
 use crate::encode::{Encoder, Reply};
 use crate::facts::{Facts, note_target};
-use crate::legacy::access::{attach, unavailable};
+use crate::legacy::access::attach;
 use crate::legacy::open::{declared, enter, negotiate, opening, refusal, view};
 use crate::legacy::sink::one_piece;
 use crate::room::{Room, Shared};
@@ -103,11 +103,6 @@ async fn opened<S: Exchange>(
         }
         Err(error) => return Err(refusal(shared, facts, &error)),
     };
-    // The stream that is open already, counted until its connection closes.
-    let counted = shared.rooms.sessions.stream_opened(key).await;
-    counted
-        .map_err(|error| unavailable(&error))?
-        .ok_or(Reject::SessionNotFound)?;
     let live = attach(shared, stored, &facts.principal);
     live.declare(declared(&view));
     let encoder = Encoder {

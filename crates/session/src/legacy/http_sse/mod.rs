@@ -7,8 +7,8 @@
 //! are no event ids and there is no resumption.
 //!
 //! Until `initialize` a session is nothing but that stream and its log. The record is stored when
-//! the revision is negotiated, and counts the stream as open: a session whose stream is closed is
-//! known by that, here, elsewhere, and after a restart.
+//! the revision is negotiated, by whoever gets that POST, and counts the stream as open by word of
+//! whoever has it: a session whose stream went with its process is known by that.
 //!
 //! - `connection`: the GET, and what its end ends.
 //! - `post`: messages of a session that is open.
@@ -21,6 +21,8 @@ mod outlet;
 mod post;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use vestibule_store::{SessionKey, Stored};
@@ -32,14 +34,20 @@ use crate::facts::Facts;
 use crate::room::Shared;
 
 pub(crate) use connection::connect;
+use connection::finish;
 pub(super) use outlet::Outlet;
 pub(crate) use post::post;
+
+/// After this time a session's record counts its stream, also as other processes see it.
+const COUNTED_BY: Duration = Duration::from_secs(10);
 
 /// What this process knows of a session's stream.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     /// Requests whose response is not in the log yet.
     unanswered: watch::Sender<usize>,
+    /// Whether the stream was here and is closed.
+    closed: AtomicBool,
 }
 
 impl Line {
@@ -50,6 +58,14 @@ impl Line {
         sealer
             .check_sse_session_id(key.id().expose(), key.tenant(), server, key.principal())
             .then(Self::default)
+    }
+
+    fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
     }
 
     fn accepted(&self, requests: usize) {
@@ -92,11 +108,25 @@ async fn session(
     let Some(stored) = touched.map_err(|error| unavailable(&error))? else {
         return Ok(None);
     };
-    if stored.streams_open == 0 {
+    if is_abandoned(shared, &stored) {
+        finish(shared, key).await;
         return Err(Reject::SessionNotFound);
     }
+    let (version, state) = (stored.version, Arc::clone(&stored.state));
     facts.record.set_revision(stored.opening.revision);
     let live = attach(shared, stored, &facts.principal);
+    if live.line.as_ref().is_some_and(Line::is_closed) {
+        return Err(Reject::SessionNotFound);
+    }
     live.used_by(&facts.principal);
+    live.renewed(shared, version, &state).await;
     Ok(Some(live))
+}
+
+/// Whether the process that had the stream is gone: nobody counts the stream as open, and there was
+/// time to.
+fn is_abandoned(shared: &Shared, stored: &Stored) -> bool {
+    let now = shared.rooms.clock.unix_millis();
+    let age = Duration::from_millis(now.saturating_sub(stored.opening.created));
+    stored.streams_open == 0 && age >= COUNTED_BY
 }

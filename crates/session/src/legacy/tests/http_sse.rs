@@ -419,8 +419,8 @@ async fn hse_07_a_post_may_reach_another_process() {
     assert_eq!(client.next().await["error"]["code"], -32600, "LIF-07");
     let Client { stream, address } = client;
     drop(stream);
-    assert_eq!(post(&other, &address, READY).await.status(), 404);
     settle().await;
+    assert_eq!(post(&other, &address, READY).await.status(), 404);
     assert_eq!(post(&house, &address, READY).await.status(), 404);
 }
 
