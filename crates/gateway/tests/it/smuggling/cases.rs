@@ -461,7 +461,7 @@ fn switches() -> Vec<Case> {
         case("two good requests at once", then("X: y"), Answered(2)),
         case(
             "a call hidden in the body of a GET",
-            get("GET", "/mcp/t/up"),
+            get("GET", "/mcp/t/up?sse=x"),
             Answered(0),
         ),
         case(
