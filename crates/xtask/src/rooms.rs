@@ -98,6 +98,7 @@ const ROOMS: &[(&str, &[&str])] = &[
     ),
     ("testkit", &["terms", "frame"]),
     ("loadtests", &["terms", "frame"]),
+    ("ledger", &[]),
     ("xtask", &[]),
 ];
 
@@ -114,7 +115,7 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("kube", &["operator"]),
     ("hyper-rustls", &["egress"]),
     ("rmcp", &["testkit"]),
-    ("anyhow", &["gateway", "testkit", "loadtests", "xtask"]),
+    ("anyhow", &["gateway", "testkit", "loadtests", "ledger", "xtask"]),
 ];
 
 /// Rooms whose sources may bind a listening socket (tests aside).

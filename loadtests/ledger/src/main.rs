@@ -1,0 +1,7 @@
+//! `ledger`: see `vestibule_ledger::program`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    vestibule_ledger::program::main()
+}

@@ -1,0 +1,60 @@
+//! The upstream's ledger, by call, question and watcher.
+
+use std::collections::HashMap;
+
+use crate::history::{Entry, Micros};
+
+/// What the upstream did for one call.
+#[derive(Debug, Default)]
+pub(super) struct Ran {
+    pub(super) times: usize,
+    /// Its events in order: number and time.
+    pub(super) emitted: Vec<(u64, Micros)>,
+    pub(super) ended: Option<Micros>,
+    pub(super) asked: Vec<String>,
+}
+
+/// The ledger, sorted.
+#[derive(Debug, Default)]
+pub(super) struct Book<'a> {
+    pub(super) calls: HashMap<&'a str, Ran>,
+    /// Answers by question: time and content.
+    pub(super) answers: HashMap<&'a str, Vec<(Micros, &'a str)>>,
+    /// Notifications by watcher: number and time.
+    pub(super) news: HashMap<&'a str, Vec<(u64, Micros)>>,
+}
+
+impl<'a> Book<'a> {
+    pub(super) fn of(ledger: &'a [Entry]) -> Self {
+        let mut book = Self::default();
+        for entry in ledger {
+            book.enter(entry);
+        }
+        book
+    }
+
+    fn enter(&mut self, entry: &'a Entry) {
+        match entry {
+            Entry::Called { key, .. } => self.call(key).times += 1,
+            Entry::Emitted { at, key, number } => self.call(key).emitted.push((*number, *at)),
+            Entry::Ended { at, key } => self.call(key).ended = Some(*at),
+            Entry::Asked { key, question, .. } => self.call(key).asked.push(question.clone()),
+            Entry::Answered {
+                at,
+                question,
+                content,
+            } => self
+                .answers
+                .entry(question)
+                .or_default()
+                .push((*at, content)),
+            Entry::Noticed { at, key, number } => {
+                self.news.entry(key).or_default().push((*number, *at));
+            }
+        }
+    }
+
+    fn call(&mut self, key: &'a str) -> &mut Ran {
+        self.calls.entry(key).or_default()
+    }
+}

@@ -1,0 +1,379 @@
+//! Calls: every event once and in order, then one answer of the right kind.
+
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::book::{Book, Ran};
+use super::{Finding, Findings, TERMINAL_WITHIN, Terms};
+use crate::history::{
+    Blow, CallRecord, Close, End, Fault, Heard, History, Kind, Micros, What, span,
+};
+
+/// JSON-RPC code of a call whose outcome nobody knows, or whose history is gone.
+const CALL_LOST: i64 = -31_004;
+
+/// What is told about calls.
+#[derive(Debug, Default)]
+pub(super) struct Calls {
+    requests: u64,
+    results: u64,
+    unknown: u64,
+    stated: u64,
+    broken: u64,
+    refused: u64,
+    pub(super) delivered: u64,
+    without_id: u64,
+    resumes: u64,
+    take_overs: u64,
+    worst_resume: Duration,
+    worst_terminal: Duration,
+    longest: Duration,
+}
+
+pub(super) fn judge(
+    history: &History,
+    book: &Book<'_>,
+    terms: Terms,
+    findings: &mut Findings,
+) -> Calls {
+    let mut calls = Calls::default();
+    for (key, ran) in &book.calls {
+        if ran.times > 1 {
+            findings.count(Finding::RunTwice, ran.times - 1, || (*key).to_owned());
+        }
+    }
+    let nothing = Ran::default();
+    for record in &history.calls {
+        let ran = book.calls.get(record.key.as_str()).unwrap_or(&nothing);
+        let judging = Judging {
+            record,
+            ran,
+            faults: &history.faults,
+            terms,
+        };
+        judging.stream(findings);
+        judging.close(findings);
+        judging.ends(findings);
+        calls.count(&judging);
+    }
+    unique_ids(history, findings);
+    calls
+}
+
+/// RES-07: one id never names two messages, whoever appended them.
+fn unique_ids(history: &History, findings: &mut Findings) {
+    let mut names: HashMap<&str, (&str, String)> = HashMap::new();
+    let calls = history.calls.iter().flat_map(|record| {
+        let heard = record.heard.iter();
+        heard.map(|heard| (&heard.id, record.key.as_str(), format!("{:?}", heard.what)))
+    });
+    let news = history.news.iter().flat_map(|record| {
+        // two repairs look alike
+        let numbered = record.heard.iter();
+        numbered.map(|heard| (&heard.id, record.key.as_str(), format!("{:?}", heard.what)))
+    });
+    for (id, key, what) in calls.chain(news) {
+        let Some(id) = id else { continue };
+        let message = (key, what);
+        let before = names.entry(id).or_insert_with(|| message.clone());
+        if *before != message {
+            findings.add(Finding::IdReused, || {
+                format!("{id}: {before:?} and {message:?}")
+            });
+        }
+    }
+}
+
+struct Judging<'a> {
+    record: &'a CallRecord,
+    ran: &'a Ran,
+    faults: &'a [Fault],
+    terms: Terms,
+}
+
+impl Judging<'_> {
+    fn name(&self) -> String {
+        let CallRecord {
+            key,
+            kind,
+            close,
+            owner,
+            resumed,
+            ..
+        } = self.record;
+        let resumed: Vec<u16> = resumed.iter().map(|resumed| resumed.status).collect();
+        format!("{key} ({kind:?}, {close:?}, {owner:?}, resumed {resumed:?})")
+    }
+
+    /// The events heard: number, and whether it came with an id.
+    fn events(&self) -> impl Iterator<Item = (u64, bool)> {
+        self.record
+            .heard
+            .iter()
+            .filter_map(|heard| match heard.what {
+                What::Event(number) => Some((number, heard.id.is_some())),
+                What::Question(_) | What::End(_) | What::Foreign(_) => None,
+            })
+    }
+
+    fn numbers(&self) -> impl Iterator<Item = u64> {
+        self.events().map(|(number, _)| number)
+    }
+
+    fn terminals(&self) -> impl Iterator<Item = (&Heard, &End)> {
+        self.record
+            .heard
+            .iter()
+            .filter_map(|heard| match &heard.what {
+                What::End(end) => Some((heard, end)),
+                What::Event(_) | What::Question(_) | What::Foreign(_) => None,
+            })
+    }
+
+    /// Order and uniqueness of what was heard, and whether all of it was the call's.
+    fn stream(&self, findings: &mut Findings) {
+        let emitted: HashSet<u64> = self.ran.emitted.iter().map(|(number, _)| *number).collect();
+        let (mut seen, mut highest) = (HashMap::new(), 0);
+        for (number, has_id) in self.events() {
+            let wrong = match seen.entry(number) {
+                _ if !emitted.contains(&number) => Some((Finding::Foreign, "was never sent")),
+                // EL-22: while the store was away it came without an id, so the client could not
+                // say that it had it
+                Entry::Occupied(before) if !before.get() => None,
+                Entry::Occupied(_) => Some((Finding::Repeated, "came again")),
+                Entry::Vacant(vacant) => {
+                    vacant.insert(has_id);
+                    (number < highest).then_some((Finding::Disordered, "came too late"))
+                }
+            };
+            if let Some((finding, what)) = wrong {
+                findings.add(finding, || {
+                    format!("{}: event {number} {what}", self.name())
+                });
+            }
+            highest = highest.max(number);
+        }
+        let mut questions = HashSet::new();
+        let mut over = false;
+        for heard in &self.record.heard {
+            match &heard.what {
+                What::Foreign(what) => {
+                    findings.add(Finding::Foreign, || format!("{}: {what}", self.name()));
+                }
+                What::Question(question) if !questions.insert(question) => {
+                    findings.add(Finding::Repeated, || {
+                        format!("{}: question {question}", self.name())
+                    });
+                }
+                What::Event(number) if over => {
+                    findings.add(Finding::Disordered, || {
+                        format!("{}: event {number} after its end", self.name())
+                    });
+                }
+                What::Event(_) | What::Question(_) => {}
+                What::End(_) => over = true,
+            }
+        }
+    }
+
+    /// How the client's side ended.
+    fn close(&self, findings: &mut Findings) {
+        let accepted = match self.record.close {
+            Close::Answered => false,
+            Close::BrokenBeforeId | Close::Refused(_) => {
+                if self.terms.rolling {
+                    findings.add(Finding::Failed, || self.name());
+                }
+                false
+            }
+            Close::ResumeRefused(_) => {
+                findings.add(Finding::ResumeRefused, || self.name());
+                true
+            }
+            Close::GaveUp => true,
+        };
+        if accepted && self.terminals().next().is_none() {
+            let heard = self.numbers().count();
+            let emitted = self.ran.emitted.len();
+            let ended = self.ran.ended.is_some();
+            findings.add(Finding::WithoutTerminal, || {
+                format!(
+                    "{}: heard {heard} of {emitted}, ended upstream: {ended}",
+                    self.name()
+                )
+            });
+            if ended {
+                findings.add(Finding::SilentLoss, || {
+                    format!("{}: its result", self.name())
+                });
+            }
+        }
+        if let Some((status, more)) = self.record.afterwards
+            && (status != 405 || more > 0)
+        {
+            findings.add(Finding::SeveralTerminals, || {
+                format!(
+                    "{}: a resume behind its end: {status}, {more} messages",
+                    self.name()
+                )
+            });
+        }
+    }
+
+    fn ends(&self, findings: &mut Findings) {
+        let more = self.terminals().count().saturating_sub(1);
+        findings.count(Finding::SeveralTerminals, more, || self.name());
+        let Some((heard, end)) = self.terminals().next() else {
+            return;
+        };
+        match end {
+            End::Result => self.result(findings),
+            End::Error { code, reason } if *code == CALL_LOST && reason == "outcome_unknown" => {
+                self.unknown(heard.at, findings);
+            }
+            End::Error { code, reason } => {
+                let stated = *code == CALL_LOST
+                    && reason == "stream_history_lost"
+                    && self.terms.loses_tails
+                    && self.hit(heard.at, |blow| blow == Blow::Failover);
+                if !stated {
+                    findings.add(Finding::WrongTerminal, || {
+                        format!("{}: {code} {reason}", self.name())
+                    });
+                }
+                if self.terms.rolling {
+                    findings.add(Finding::Failed, || self.name());
+                }
+            }
+        }
+    }
+
+    /// A result came: nothing before it may be missing.
+    fn result(&self, findings: &mut Findings) {
+        if self.ran.ended.is_none() {
+            findings.add(Finding::WrongTerminal, || {
+                format!("{}: a result that was never sent", self.name())
+            });
+        }
+        let seen: HashSet<u64> = self.numbers().collect();
+        let missing: Vec<u64> = self
+            .ran
+            .emitted
+            .iter()
+            .map(|(number, _)| *number)
+            .filter(|number| !seen.contains(number))
+            .collect();
+        findings.count(Finding::Lost, missing.len(), || {
+            format!("{}: {missing:?}", self.name())
+        });
+    }
+
+    /// The one error of a call whose owner died: what was heard before is a beginning without gaps.
+    fn unknown(&self, at: Micros, findings: &mut Findings) {
+        let mut numbers: Vec<u64> = self.numbers().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let gap = numbers.iter().zip(1..).find(|(number, due)| *number != due);
+        if let Some((number, due)) = gap {
+            findings.add(Finding::SilentLoss, || {
+                format!("{}: {number} where {due} was due", self.name())
+            });
+        }
+        if self.record.kind.survives() {
+            findings.add(Finding::WrongTerminal, || {
+                format!("{}: outcome_unknown, but it can be resumed", self.name())
+            });
+        } else if !self.hit(at, |blow| blow != Blow::KillStore) {
+            findings.add(Finding::WrongTerminal, || {
+                format!("{}: outcome_unknown, and nobody had died", self.name())
+            });
+        }
+        if self.terms.rolling {
+            findings.add(Finding::Failed, || self.name());
+        }
+        if let Some(died) = self.owner_died()
+            && span(died, at) > TERMINAL_WITHIN
+        {
+            findings.add(Finding::LateTerminal, || {
+                format!("{}: {:?} after", self.name(), span(died, at))
+            });
+        }
+    }
+
+    /// Whether such a blow fell while the call ran.
+    fn hit(&self, end: Micros, is: impl Fn(Blow) -> bool) -> bool {
+        let hits =
+            |fault: &Fault| is(fault.blow) && fault.at <= end && fault.until >= self.record.started;
+        self.faults.iter().any(hits)
+    }
+
+    /// When the replica died that took the request, if that was before the call's end.
+    fn owner_died(&self) -> Option<Micros> {
+        let owner = self.record.owner?;
+        let died = self.faults.iter().find(|fault| {
+            matches!(fault.blow, Blow::KillOwner | Blow::KillReader) && fault.seat == Some(owner)
+        });
+        died.map(|fault| fault.at)
+            .filter(|at| *at >= self.record.started && *at <= self.record.closed)
+    }
+}
+
+impl Calls {
+    fn count(&mut self, judging: &Judging<'_>) {
+        let record = judging.record;
+        self.requests += 1;
+        self.delivered += u64::try_from(judging.numbers().count()).unwrap_or(u64::MAX);
+        let without = judging.events().filter(|(_, has_id)| !has_id);
+        self.without_id += u64::try_from(without.count()).unwrap_or(u64::MAX);
+        self.longest = self.longest.max(span(record.started, record.closed));
+        match record.close {
+            Close::BrokenBeforeId => self.broken += 1,
+            Close::Refused(_) => self.refused += 1,
+            Close::Answered | Close::ResumeRefused(_) | Close::GaveUp => {}
+        }
+        for resumed in record
+            .resumed
+            .iter()
+            .filter(|resumed| resumed.status == 200)
+        {
+            self.resumes += 1;
+            self.worst_resume = self.worst_resume.max(span(resumed.broke, resumed.answered));
+        }
+        let Some((heard, end)) = judging.terminals().next() else {
+            return;
+        };
+        match end {
+            End::Result => self.results += 1,
+            End::Error { reason, .. } if reason == "outcome_unknown" => self.unknown += 1,
+            End::Error { .. } => self.stated += 1,
+        }
+        if let Some(died) = judging.owner_died() {
+            self.take_overs += 1;
+            if record.kind == Kind::Plain {
+                self.worst_terminal = self.worst_terminal.max(span(died, heard.at));
+            }
+        }
+    }
+
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("requests", self.requests.to_string()),
+            ("  answered with a result", self.results.to_string()),
+            ("  answered: outcome unknown", self.unknown.to_string()),
+            ("  answered with another error", self.stated.to_string()),
+            ("  broken before an id", self.broken.to_string()),
+            ("  refused", self.refused.to_string()),
+            ("events delivered", self.delivered.to_string()),
+            ("  without an id (store away)", self.without_id.to_string()),
+            ("valid resumes of calls", self.resumes.to_string()),
+            ("take-overs", self.take_overs.to_string()),
+            ("worst resume time", format!("{:.1?}", self.worst_resume)),
+            (
+                "worst time to an unknown outcome",
+                format!("{:.1?}", self.worst_terminal),
+            ),
+            ("longest call", format!("{:.1?}", self.longest)),
+        ]
+    }
+}

@@ -1,0 +1,127 @@
+//! Standalone streams: no notification on two of them, order within each, loss only when told.
+
+use std::collections::{HashMap, HashSet};
+use std::time::Duration;
+
+use super::book::Book;
+use super::{Finding, Findings};
+use crate::history::{History, Micros, News, NewsRecord, span};
+
+/// What is told about them.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    heard: u64,
+    stated: u64,
+    resumes: u64,
+    worst_resume: Duration,
+}
+
+pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings) -> Told {
+    let mut told = Told::default();
+    for record in &history.news {
+        let sent = book
+            .news
+            .get(record.key.as_str())
+            .map_or(&[][..], |sent| sent);
+        order(record, sent, findings);
+        told.stated += missing(record, sent, findings);
+        for status in &record.refused {
+            findings.add(Finding::ResumeRefused, || {
+                format!("{}: its standalone stream, {status}", record.key)
+            });
+        }
+        told.heard += u64::try_from(numbers(record).count()).unwrap_or(u64::MAX);
+        for resumed in record
+            .resumed
+            .iter()
+            .filter(|resumed| resumed.status == 200)
+        {
+            told.resumes += 1;
+            told.worst_resume = told.worst_resume.max(span(resumed.broke, resumed.answered));
+        }
+    }
+    told
+}
+
+/// Stream, time and number of each notification.
+fn numbers(record: &NewsRecord) -> impl Iterator<Item = (usize, Micros, u64)> {
+    record.heard.iter().filter_map(|heard| match heard.what {
+        News::Number(number) => Some((heard.stream, heard.at, number)),
+        News::Repair | News::Foreign(_) => None,
+    })
+}
+
+fn order(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings) {
+    let known: HashSet<u64> = sent.iter().map(|(number, _)| *number).collect();
+    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let mut highest: HashMap<usize, u64> = HashMap::new();
+    for (stream, _, number) in numbers(record) {
+        if !known.contains(&number) {
+            findings.add(Finding::Foreign, || {
+                format!("{}: notification {number} was never sent", record.key)
+            });
+        }
+        if let Some(before) = seen.insert(number, stream) {
+            findings.add(Finding::NewsRepeated, || {
+                format!(
+                    "{}: {number} on stream {before} and on {stream}",
+                    record.key
+                )
+            });
+            continue;
+        }
+        let top = highest.entry(stream).or_default();
+        if number < *top {
+            findings.add(Finding::NewsDisordered, || {
+                format!("{}: {number} after {top} on stream {stream}", record.key)
+            });
+        }
+        *top = number.max(*top);
+    }
+    for heard in &record.heard {
+        if let News::Foreign(what) = &heard.what {
+            findings.add(Finding::Foreign, || format!("{}: {what}", record.key));
+        }
+    }
+}
+
+/// Looks for what never came. What a later "look again" makes good was stated; the rest was lost in
+/// silence.
+fn missing(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings) -> u64 {
+    let seen: HashSet<u64> = numbers(record).map(|(_, _, number)| number).collect();
+    let repaired = record
+        .heard
+        .iter()
+        .filter(|heard| heard.what == News::Repair)
+        .map(|heard| heard.at)
+        .max()
+        .unwrap_or(0);
+    let mut stated = 0;
+    for (number, at) in sent {
+        if seen.contains(number) || *at > record.until {
+            continue;
+        }
+        if *at <= repaired {
+            stated += 1;
+        } else {
+            findings.add(Finding::SilentLoss, || {
+                format!("{}: notification {number}", record.key)
+            });
+        }
+    }
+    stated
+}
+
+impl Told {
+    pub(super) fn facts(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("notifications delivered", self.heard.to_string()),
+            ("  lost, and told so", self.stated.to_string()),
+            ("valid resumes of GET streams", self.resumes.to_string()),
+            (
+                "worst resume of a GET stream",
+                format!("{:.1?}", self.worst_resume),
+            ),
+        ]
+    }
+}
