@@ -74,6 +74,8 @@ pub(crate) enum Entry {
     },
     /// The result of a call.
     Ended { at: Micros, key: String },
+    /// A call was cancelled.
+    Cancelled { at: Micros, key: String },
     /// A question to the client in the middle of a call.
     Asked {
         at: Micros,
@@ -145,6 +147,8 @@ pub(crate) enum Close {
     Refused(u16),
     /// A resume of its stream was refused.
     ResumeRefused(u16),
+    /// It was cancelled, and so nothing more comes.
+    Cancelled,
     /// Nothing came any more.
     GaveUp,
 }
@@ -220,6 +224,13 @@ pub(crate) struct AnswerRecord {
     pub(crate) taken: Option<Micros>,
 }
 
+/// A cancellation of a call that the gateway took.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct CancelRecord {
+    pub(crate) key: String,
+    pub(crate) taken: Micros,
+}
+
 /// An attempt with an id, a session or both that are not the client's own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Forgery {
@@ -266,6 +277,7 @@ pub(crate) struct History {
     pub(crate) calls: Vec<CallRecord>,
     pub(crate) news: Vec<NewsRecord>,
     pub(crate) answers: Vec<AnswerRecord>,
+    pub(crate) cancels: Vec<CancelRecord>,
     pub(crate) forgeries: Vec<Forgery>,
     pub(crate) faults: Vec<Fault>,
     /// Sessions that were told they do not exist, each with the status and the request.

@@ -66,7 +66,7 @@ async fn strike(stage: &Stage, step: Step, random: &mut Random, recoveries: &mut
             // it still recovers from the blow before
             Blow::KillOwner
         }
-        blow => blow,
+        blow @ (Blow::KillOwner | Blow::KillReader | Blow::Stop | Blow::Roll) => blow,
     };
     hit(stage, Step { blow, ..step }, recoveries).await;
 }

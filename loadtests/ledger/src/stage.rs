@@ -170,6 +170,7 @@ impl Stage {
             calls: records.calls,
             news: records.news,
             answers: records.answers,
+            cancels: records.cancels,
             forgeries: records.forgeries,
             faults,
             lost_sessions: records.lost_sessions,

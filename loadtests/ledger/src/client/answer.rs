@@ -1,4 +1,5 @@
-//! Answers to questions, through whichever replica takes them.
+//! Answers to questions and cancellations of calls, through whichever replica takes them. They are no
+//! requests: each is posted until it was taken.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,14 +9,14 @@ use tokio::time::{Instant, sleep};
 
 use super::session::Session;
 use super::world::World;
-use crate::history::{AnswerRecord, now};
+use crate::history::{AnswerRecord, CancelRecord, now};
 
 /// A user takes a moment.
 const THINKS: Duration = Duration::from_millis(30);
 const PAUSE: Duration = Duration::from_millis(100);
 const GIVES_UP_AFTER: Duration = Duration::from_secs(60);
 
-/// Answers a question in the background. An answer is no request: it is posted until it was taken.
+/// Answers a question in the background.
 pub(super) fn answer(world: &Arc<World>, session: &Session, question: &str, id: Value) {
     let (world, session) = (Arc::clone(world), session.clone());
     let question = question.to_owned();
@@ -32,6 +33,21 @@ pub(super) fn answer(world: &Arc<World>, session: &Session, question: &str, id: 
                 taken,
             });
         });
+    });
+}
+
+/// Cancels a call in the background.
+pub(super) fn cancel(world: &Arc<World>, session: &Session, key: &str, request: u64) {
+    let (world, session) = (Arc::clone(world), session.clone());
+    let key = key.to_owned();
+    tokio::spawn(async move {
+        let params = json!({ "requestId": request, "reason": "enough" });
+        let message = json!({
+            "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params,
+        });
+        if let Some(taken) = post(&world, &session, &message).await {
+            world.write(|records| records.cancels.push(CancelRecord { key, taken }));
+        }
     });
 }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use super::answer::answer;
+use super::answer::{answer, cancel};
 use super::http::Opened;
 use super::session::Session;
 use super::sse::Event;
@@ -23,6 +23,9 @@ const RETRY_MAX: Duration = Duration::from_millis(500);
 const AFTER_THE_END: Duration = Duration::from_secs(1);
 /// After a request that was not accepted.
 const PAUSE: Duration = Duration::from_millis(100);
+/// Share of the calls, in percent, that run long and are cancelled after some events.
+const CANCELLED: u64 = 12;
+const LONG: u64 = 200;
 /// Share of the answered calls, in percent, whose stream is asked for once more.
 const ASKED_AGAIN: u64 = 20;
 
@@ -55,6 +58,8 @@ struct Call<'a> {
     request: u64,
     message: Value,
     asked_again: bool,
+    /// After which event it is cancelled.
+    cancel_at: Option<u64>,
     record: CallRecord,
     last: Option<String>,
     retry: Duration,
@@ -79,8 +84,14 @@ impl<'a> Call<'a> {
         } else {
             0
         };
+        let cancelled = random.percent(CANCELLED);
+        let events = if cancelled {
+            LONG
+        } else {
+            random.between(8, 40)
+        };
         let arguments = json!({
-            "key": key, "events": random.between(8, 40), "gap_ms": gap_ms, "cut_after": cut_after,
+            "key": key, "events": events, "gap_ms": gap_ms, "cut_after": cut_after,
         });
         let params = json!({
             "name": "run", "arguments": arguments, "_meta": { "progressToken": request },
@@ -92,6 +103,7 @@ impl<'a> Call<'a> {
             message: json!({
                 "jsonrpc": "2.0", "id": request, "method": "tools/call", "params": params,
             }),
+            cancel_at: cancelled.then(|| random.between(2, 12)),
             asked_again: random.percent(ASKED_AGAIN),
             record: CallRecord {
                 key,
@@ -181,6 +193,8 @@ impl<'a> Call<'a> {
                 *broke = now();
                 (reading == Reading::Answered).then_some(Close::Answered)
             }
+            // CAN-03: no response, and the stream is complete
+            405 if self.cancel_at == Some(0) => Some(Close::Cancelled),
             // it says itself that it is for a while only
             429 | 500.. => None,
             status => Some(Close::ResumeRefused(status)),
@@ -223,6 +237,10 @@ impl<'a> Call<'a> {
         if let What::Question(question) = &what {
             let message: Value = serde_json::from_str(&event.data).unwrap_or_default();
             answer(self.world, self.session, question, message["id"].clone());
+        }
+        if matches!(&what, What::Event(number) if Some(*number) == self.cancel_at) {
+            self.cancel_at = Some(0);
+            cancel(self.world, self.session, &self.record.key, self.request);
         }
         self.hear(event.id, what);
     }

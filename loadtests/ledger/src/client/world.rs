@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::watch;
 
-use crate::history::{AnswerRecord, CallRecord, Forgery, NewsRecord, Seat};
+use crate::history::{AnswerRecord, CallRecord, CancelRecord, Forgery, NewsRecord, Seat};
 use crate::net::Balancer;
 
 /// Event ids of before that forgeries are made of.
@@ -29,6 +29,7 @@ pub(crate) struct Records {
     pub(crate) calls: Vec<CallRecord>,
     pub(crate) news: Vec<NewsRecord>,
     pub(crate) answers: Vec<AnswerRecord>,
+    pub(crate) cancels: Vec<CancelRecord>,
     pub(crate) forgeries: Vec<Forgery>,
     pub(crate) lost_sessions: Vec<String>,
 }

@@ -116,7 +116,7 @@ sentinel parallel-syncs mymaster 1
     }
 }
 
-async fn ask(port: u16, command: &[&str]) -> anyhow::Result<String> {
+pub(super) async fn ask(port: u16, command: &[&str]) -> anyhow::Result<String> {
     let mut stream = TcpStream::connect(("127.0.0.1", port)).await?;
     let mut text = format!("*{}\r\n", command.len());
     for word in command {

@@ -164,11 +164,8 @@ impl House {
                 object(message::result(id, &serde_json::json!({})))
             }
             "notifications/cancelled" => {
-                let cancelled = message["params"]["requestId"].to_string();
-                if let Some(session) = &asked.session
-                    && let Some(running) = locked(&session.running).get(&cancelled)
-                {
-                    running.notify_one();
+                if let Some(session) = &asked.session {
+                    session.cancel(&message["params"]["requestId"].to_string());
                 }
                 empty(StatusCode::ACCEPTED)
             }
@@ -271,9 +268,15 @@ impl House {
         tokio::spawn(async move {
             let id = run.id.to_string();
             let stream = Arc::clone(&run.stream);
+            let (house, key) = (Arc::clone(&run.house), run.arguments.key.clone());
             tokio::select! {
                 () = run.run() => {}
-                () = cancelled.notified() => stream.finish(),
+                () = cancelled.notified() => {
+                    let entry = Entry::Cancelled { at: now(), key };
+                    // without its line it counts as one that was lost
+                    let _failed = house.ledger.enter(&entry).await;
+                    stream.finish();
+                }
             }
             locked(&session.running).remove(&id);
         });

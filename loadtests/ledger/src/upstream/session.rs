@@ -28,6 +28,13 @@ impl Session {
         }
     }
 
+    /// Ends a call.
+    pub(super) fn cancel(&self, request: &str) {
+        if let Some(running) = locked(&self.running).get(request) {
+            running.notify_one();
+        }
+    }
+
     /// A new GET stream.
     pub(super) fn open_stream(&self, name: &str) -> Arc<Stream> {
         let stream = Arc::new(Stream::new(Some(name.to_owned())));

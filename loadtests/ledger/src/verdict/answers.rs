@@ -101,8 +101,10 @@ fn says_unknown(record: &CallRecord) -> bool {
         matches!(what, What::End(End::Error { reason, .. })
             if reason == "outcome_unknown" || reason == "stream_history_lost")
     };
-    matches!(record.close, Close::BrokenBeforeId | Close::Refused(_))
-        || record.heard.iter().any(|heard| lost(&heard.what))
+    matches!(
+        record.close,
+        Close::BrokenBeforeId | Close::Refused(_) | Close::Cancelled
+    ) || record.heard.iter().any(|heard| lost(&heard.what))
 }
 
 impl Answers {

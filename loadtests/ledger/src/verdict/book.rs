@@ -11,6 +11,7 @@ pub(super) struct Ran {
     /// Its events in order: number and time.
     pub(super) emitted: Vec<(u64, Micros)>,
     pub(super) ended: Option<Micros>,
+    pub(super) cancelled: Option<Micros>,
     pub(super) asked: Vec<String>,
 }
 
@@ -38,6 +39,7 @@ impl<'a> Book<'a> {
             Entry::Called { key, .. } => self.call(key).times += 1,
             Entry::Emitted { at, key, number } => self.call(key).emitted.push((*number, *at)),
             Entry::Ended { at, key } => self.call(key).ended = Some(*at),
+            Entry::Cancelled { at, key } => self.call(key).cancelled = Some(*at),
             Entry::Asked { key, question, .. } => self.call(key).asked.push(question.clone()),
             Entry::Answered {
                 at,

@@ -181,6 +181,10 @@ impl Judging<'_> {
     fn close(&self, findings: &mut Findings) {
         let accepted = match self.record.close {
             Close::Answered => false,
+            Close::Cancelled => {
+                self.no_gap(findings);
+                false
+            }
             Close::BrokenBeforeId | Close::Refused(_) => {
                 if self.terms.rolling {
                     findings.add(Finding::Failed, || self.name());
@@ -271,15 +275,7 @@ impl Judging<'_> {
 
     /// The one error of a call whose owner died: what was heard before is a beginning without gaps.
     fn unknown(&self, at: Micros, findings: &mut Findings) {
-        let mut numbers: Vec<u64> = self.numbers().collect();
-        numbers.sort_unstable();
-        numbers.dedup();
-        let gap = numbers.iter().zip(1..).find(|(number, due)| *number != due);
-        if let Some((number, due)) = gap {
-            findings.add(Finding::SilentLoss, || {
-                format!("{}: {number} where {due} was due", self.name())
-            });
-        }
+        self.no_gap(findings);
         if self.record.kind.survives() {
             findings.add(Finding::WrongTerminal, || {
                 format!("{}: outcome_unknown, but it can be resumed", self.name())
@@ -297,6 +293,19 @@ impl Judging<'_> {
         {
             findings.add(Finding::LateTerminal, || {
                 format!("{}: {:?} after", self.name(), span(died, at))
+            });
+        }
+    }
+
+    /// What was heard is a beginning of what was sent.
+    fn no_gap(&self, findings: &mut Findings) {
+        let mut numbers: Vec<u64> = self.numbers().collect();
+        numbers.sort_unstable();
+        numbers.dedup();
+        let gap = numbers.iter().zip(1..).find(|(number, due)| *number != due);
+        if let Some((number, due)) = gap {
+            findings.add(Finding::SilentLoss, || {
+                format!("{}: {number} where {due} was due", self.name())
             });
         }
     }
@@ -330,7 +339,7 @@ impl Calls {
         match record.close {
             Close::BrokenBeforeId => self.broken += 1,
             Close::Refused(_) => self.refused += 1,
-            Close::Answered | Close::ResumeRefused(_) | Close::GaveUp => {}
+            Close::Answered | Close::Cancelled | Close::ResumeRefused(_) | Close::GaveUp => {}
         }
         for resumed in record
             .resumed

@@ -6,6 +6,7 @@
 mod answers;
 mod book;
 mod calls;
+mod cancels;
 mod news;
 mod storm;
 #[cfg(test)]
@@ -55,6 +56,7 @@ pub(crate) enum Finding {
     ForgeryServed,
     AnswerLost,
     AnswerRepeated,
+    CancelLost,
     NewsRepeated,
     NewsDisordered,
     SessionLost,
@@ -63,7 +65,7 @@ pub(crate) enum Finding {
 }
 
 impl Finding {
-    const ALL: [Self; 20] = [
+    const ALL: [Self; 21] = [
         Self::Lost,
         Self::Repeated,
         Self::Disordered,
@@ -79,6 +81,7 @@ impl Finding {
         Self::ForgeryServed,
         Self::AnswerLost,
         Self::AnswerRepeated,
+        Self::CancelLost,
         Self::NewsRepeated,
         Self::NewsDisordered,
         Self::SessionLost,
@@ -105,6 +108,7 @@ impl Finding {
             Self::ForgeryServed => "forgeries served",
             Self::AnswerLost => "answers lost",
             Self::AnswerRepeated => "answers repeated",
+            Self::CancelLost => "cancels lost",
             Self::NewsRepeated => "notifications repeated",
             Self::NewsDisordered => "notifications out of order",
             Self::SessionLost => "sessions lost",
@@ -209,6 +213,7 @@ pub(crate) fn judge(history: &History, terms: Terms) -> Verdict {
     let calls = calls::judge(history, &book, terms, &mut findings);
     let answers = answers::judge(history, &book, &mut findings);
     let news = news::judge(history, &book, &mut findings);
+    let cancels = cancels::judge(history, &book, &mut findings);
     for forgery in &history.forgeries {
         if forgery.served() {
             findings.add(Finding::ForgeryServed, || format!("{forgery:?}"));
@@ -232,6 +237,7 @@ pub(crate) fn judge(history: &History, terms: Terms) -> Verdict {
     let mut facts = storm.facts(history);
     facts.extend(calls.facts());
     facts.extend(answers.facts());
+    facts.push(("calls cancelled", cancels.to_string()));
     facts.extend(news.facts());
     let forgeries = history.forgeries.len();
     facts.push(("forgeries refused or served", forgeries.to_string()));

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::history::{
-    AnswerRecord, Blow, CallRecord, Close, End, Entry, Fault, Forgery, Heard, Kind, Micros, News,
-    NewsHeard, NewsRecord, Resumed, Seat, What,
+    AnswerRecord, Blow, CallRecord, CancelRecord, Close, End, Entry, Fault, Forgery, Heard, Kind,
+    Micros, News, NewsHeard, NewsRecord, Resumed, Seat, What,
 };
 
 const SECOND: Micros = 1_000_000;
@@ -168,7 +168,7 @@ fn call(history: &mut History) -> &mut CallRecord {
 #[test]
 fn a_good_history_passes_and_its_facts_are_told() {
     let verdict = judge(&good(), TERMS);
-    assert_eq!(verdict.score(), (20, 0), "{:?}", verdict.checks);
+    assert_eq!(verdict.score(), (21, 0), "{:?}", verdict.checks);
     assert_eq!(verdict.caught().count(), 0);
     let fact = |name: &str| {
         let facts = verdict.facts.iter();
@@ -401,6 +401,51 @@ fn el_18_answers_arrive_once() {
             .retain(|entry| !matches!(entry, Entry::Answered { .. }));
     });
     assert_eq!(lost, [("answers lost", 1)]);
+}
+
+#[test]
+fn can_03_a_cancelled_call_has_no_terminal_and_its_upstream_is_told() {
+    let cancel = |history: &mut History| {
+        call(history).heard.truncate(5);
+        call(history).close = Close::Cancelled;
+        call(history).afterwards = None;
+        history
+            .ledger
+            .retain(|entry| !matches!(entry, Entry::Ended { .. }));
+        history.cancels.push(CancelRecord {
+            key: "c1".to_owned(),
+            taken: START + 4 * SECOND,
+        });
+    };
+    let told = |history: &mut History, at: Micros| {
+        let key = "c1".to_owned();
+        history.ledger.push(Entry::Cancelled {
+            at: START + at,
+            key,
+        });
+    };
+    let good = spoilt(|history| {
+        cancel(history);
+        told(history, 5 * SECOND);
+    });
+    assert_eq!(good, []);
+    assert_eq!(spoilt(cancel), [("cancels lost", 1)]);
+    let late = spoilt(|history| {
+        cancel(history);
+        told(history, 25 * SECOND);
+    });
+    assert_eq!(late, [("cancels lost", 1)]);
+    let cut_off = spoilt(|history| {
+        cancel(history);
+        call(history).kind = Kind::Plain;
+    });
+    assert_eq!(cut_off, []);
+    let gap = spoilt(|history| {
+        cancel(history);
+        told(history, 5 * SECOND);
+        call(history).heard.remove(1);
+    });
+    assert_eq!(gap, [("silent losses", 1)]);
 }
 
 #[test]

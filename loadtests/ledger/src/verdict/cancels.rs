@@ -1,0 +1,34 @@
+//! Cancellations: one that was taken reaches the upstream.
+
+use super::book::Book;
+use super::{Finding, Findings};
+use crate::history::{CallRecord, History, Kind, Micros};
+
+/// So soon, also when the owner dies in between and another has to take over.
+const WITHIN: Micros = 15_000_000;
+
+/// How many were taken.
+pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings) -> usize {
+    for cancel in &history.cancels {
+        let Some(ran) = book.calls.get(cancel.key.as_str()) else {
+            continue;
+        };
+        let due = cancel.taken + WITHIN;
+        let over = ran.cancelled.or(ran.ended).is_some_and(|at| at <= due);
+        let mut records = history.calls.iter();
+        let record = records.find(|record| record.key == cancel.key);
+        if !over && !record.is_some_and(|record| cut_off(history, record, due)) {
+            findings.add(Finding::CancelLost, || {
+                let how = record.map(|record| (record.kind, record.owner, record.close));
+                format!("{}: {how:?}", cancel.key)
+            });
+        }
+    }
+    history.cancels.len()
+}
+
+/// Whether the call's upstream was out of reach: its owner died, and nobody can go on.
+fn cut_off(history: &History, record: &CallRecord, until: Micros) -> bool {
+    let struck = |at: Micros| at >= record.started && at <= until;
+    record.kind == Kind::Plain && history.faults.iter().any(|fault| struck(fault.at))
+}
