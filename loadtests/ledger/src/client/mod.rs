@@ -5,6 +5,7 @@ mod answer;
 mod call;
 mod forger;
 mod http;
+mod message;
 mod news;
 mod session;
 mod sse;

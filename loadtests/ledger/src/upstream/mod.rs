@@ -5,6 +5,7 @@
 //! and then a result; `watch` has numbered notifications sent on the session's GET stream. It is no
 //! example of a server: it trusts its caller.
 
+mod answer;
 mod body;
 mod call;
 mod ledger;

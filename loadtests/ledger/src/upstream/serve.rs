@@ -6,9 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use bytes::Bytes;
-use http::header::CONTENT_TYPE;
-use http::{HeaderMap, HeaderValue, Method, Request, Response, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, Request, StatusCode};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
@@ -18,7 +16,7 @@ use serde_json::Value;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, oneshot};
 
-use super::body::Pieces;
+use super::answer::{Answer, empty, events, object};
 use super::call::Run;
 use super::ledger::Ledger;
 use super::message::{self, Arguments};
@@ -29,8 +27,6 @@ use crate::history::{Entry, Kind, now};
 
 const MAX_BODY: usize = 1024 * 1024;
 const SESSION: &str = "mcp-session-id";
-
-type Answer = Response<Pieces>;
 
 /// Everything that all connections share.
 #[derive(Debug)]
@@ -295,29 +291,4 @@ fn kind_of(name: &str) -> Kind {
 
 fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
-}
-
-fn object(body: String) -> Answer {
-    typed(
-        Pieces::Whole(Some(Bytes::from(body))),
-        HeaderValue::from_static("application/json"),
-    )
-}
-
-fn events(stream: Arc<Stream>, after: usize, most: Option<usize>) -> Answer {
-    let (feed, pieces) = Pieces::fed();
-    tokio::spawn(async move { stream.feed(feed, after, most).await });
-    typed(pieces, HeaderValue::from_static("text/event-stream"))
-}
-
-fn typed(body: Pieces, kind: HeaderValue) -> Answer {
-    let mut answer = Response::new(body);
-    answer.headers_mut().insert(CONTENT_TYPE, kind);
-    answer
-}
-
-fn empty(status: StatusCode) -> Answer {
-    let mut answer = Response::new(Pieces::Whole(None));
-    *answer.status_mut() = status;
-    answer
 }

@@ -9,6 +9,7 @@ mod calls;
 mod cancels;
 mod news;
 mod storm;
+mod tally;
 #[cfg(test)]
 mod tests;
 
