@@ -2,7 +2,7 @@
 
 use super::book::Book;
 use super::{Finding, Findings};
-use crate::history::{CallRecord, History, Kind, Micros};
+use crate::history::{CallRecord, End, Heard, History, Kind, Micros, What};
 
 /// So soon, also when the owner dies in between and another has to take over.
 const WITHIN: Micros = 15_000_000;
@@ -27,8 +27,13 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
     history.cancels.len()
 }
 
-/// Whether the call's upstream was out of reach: its owner died, and nobody can go on.
+/// Whether the call's upstream was out of reach: its owner died, and nobody can go on, or nobody
+/// did; the client knows, and whether that was right is asked elsewhere.
 fn cut_off(history: &History, record: &CallRecord, until: Micros) -> bool {
+    let failed = |heard: &Heard| matches!(heard.what, What::End(End::Error { .. }));
+    if record.heard.iter().any(failed) {
+        return true;
+    }
     let struck = |at: Micros| at >= record.started && at <= until;
     record.kind == Kind::Plain && history.faults.iter().any(|fault| struck(fault.at))
 }
