@@ -333,6 +333,13 @@ fn el_15_a_call_that_ran_twice_is_named() {
         history.ledger.push(again);
     });
     assert_eq!(found, [("calls run twice", 1)]);
+    let nameless = spoilt(|history| {
+        history.ledger.push(Entry::Called {
+            at: START + SECOND,
+            key: String::new(),
+        });
+    });
+    assert_eq!(nameless, [("calls run twice", 1)]);
 }
 
 #[test]
