@@ -88,11 +88,13 @@ pub(crate) enum Entry {
         question: String,
         content: String,
     },
-    /// A numbered notification on the GET stream of whoever watches under this key.
+    /// A numbered notification for whoever watches under this key, and the GET stream that it went
+    /// out on, if there was one.
     Noticed {
         at: Micros,
         key: String,
         number: u64,
+        stream: Option<String>,
     },
 }
 
@@ -123,6 +125,8 @@ pub(crate) enum What {
     Question(String),
     /// The answer to the call.
     End(End),
+    /// The gateway's word that a question, by the gateway's id for it, need not be answered any more.
+    Withdrawn(u64),
     /// Anything that has no business on this stream.
     Foreign(String),
 }
@@ -219,6 +223,9 @@ pub(crate) struct NewsRecord {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct AnswerRecord {
     pub(crate) question: String,
+    /// The session that was asked, and the gateway's id.
+    pub(crate) session: usize,
+    pub(crate) id: u64,
     pub(crate) content: String,
     /// When the gateway took it.
     pub(crate) taken: Option<Micros>,

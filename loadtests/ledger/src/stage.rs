@@ -19,7 +19,7 @@ use crate::upstream::read_ledger;
 
 /// Sessions of each tenant and kind, and calls at the same time in each.
 const SESSIONS: usize = 2;
-const CALLS: u64 = 4;
+const CALLS: u64 = 6;
 /// Connections with a fault, in percent.
 const FAULTS: u64 = 35;
 const READY_WITHIN: Duration = Duration::from_secs(30);

@@ -29,6 +29,8 @@ pub(super) fn answer(world: &Arc<World>, session: &Session, question: &str, id: 
         world.write(|records| {
             records.answers.push(AnswerRecord {
                 question,
+                session: session.number,
+                id: message["id"].as_u64().unwrap_or_default(),
                 content,
                 taken,
             });

@@ -35,6 +35,7 @@ pub(super) fn understand(text: &str, tenant: &Tenant, key: &str, request: u64) -
                 .filter(|rest| rest == "end")
                 .map(|_| What::End(End::Result)),
         },
+        Some("notifications/cancelled") => params["requestId"].as_u64().map(What::Withdrawn),
         _ => None,
     };
     what.unwrap_or_else(foreign)

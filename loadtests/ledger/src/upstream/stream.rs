@@ -41,6 +41,11 @@ impl Stream {
         }
     }
 
+    /// The first part of its event ids.
+    pub(super) fn name(&self) -> Option<&str> {
+        self.name.as_deref()
+    }
+
     /// Adds a message.
     pub(super) fn push(&self, message: &str) {
         let mut events = locked(&self.events);

@@ -75,13 +75,15 @@ impl Watcher {
                 continue;
             };
             let Some(number) = number else { return Ok(()) };
+            let stream = locked(&self.state).session.newest_stream();
+            let name = stream.as_ref().and_then(|stream| stream.name());
             let entry = Entry::Noticed {
                 at: now(),
                 key: self.key.clone(),
                 number,
+                stream: name.map(str::to_owned),
             };
             house.ledger.enter(&entry).await?;
-            let stream = locked(&self.state).session.newest_stream();
             if let Some(stream) = stream {
                 let uri = format!("ledger://{}/{}/{number}", self.canary, self.key);
                 stream.push(&message::updated(&uri));

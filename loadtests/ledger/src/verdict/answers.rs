@@ -24,6 +24,7 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
         .iter()
         .map(|answer| (answer.question.as_str(), answer))
         .collect();
+    undone(history, findings);
     for record in &history.calls {
         let Some(ran) = book.calls.get(record.key.as_str()) else {
             continue;
@@ -46,6 +47,28 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
         }
     }
     answers
+}
+
+/// A question that is withdrawn although its answer had been taken.
+fn undone(history: &History, findings: &mut Findings) {
+    let taken: HashMap<(usize, u64), Micros> = history
+        .answers
+        .iter()
+        .filter_map(|answer| Some(((answer.session, answer.id), answer.taken?)))
+        .collect();
+    for record in &history.calls {
+        for heard in &record.heard {
+            let What::Withdrawn(id) = heard.what else {
+                continue;
+            };
+            let taken = taken.get(&(record.session, id));
+            if taken.is_some_and(|taken| *taken < heard.at) {
+                findings.add(Finding::AnswerUndone, || {
+                    format!("question {id} of {}", record.key)
+                });
+            }
+        }
+    }
 }
 
 /// An answer that the question's client never gave.

@@ -15,14 +15,23 @@ pub(super) struct Ran {
     pub(super) asked: Vec<String>,
 }
 
+/// A notification that was sent.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Notice<'a> {
+    pub(super) number: u64,
+    pub(super) at: Micros,
+    /// The upstream's stream: between two of them there is no order.
+    pub(super) stream: Option<&'a str>,
+}
+
 /// The ledger, sorted.
 #[derive(Debug, Default)]
 pub(super) struct Book<'a> {
     pub(super) calls: HashMap<&'a str, Ran>,
     /// Answers by question: time and content.
     pub(super) answers: HashMap<&'a str, Vec<(Micros, &'a str)>>,
-    /// Notifications by watcher: number and time.
-    pub(super) news: HashMap<&'a str, Vec<(u64, Micros)>>,
+    /// Notifications by watcher.
+    pub(super) news: HashMap<&'a str, Vec<Notice<'a>>>,
 }
 
 impl<'a> Book<'a> {
@@ -50,9 +59,16 @@ impl<'a> Book<'a> {
                 .entry(question)
                 .or_default()
                 .push((*at, content)),
-            Entry::Noticed { at, key, number } => {
-                self.news.entry(key).or_default().push((*number, *at));
-            }
+            Entry::Noticed {
+                at,
+                key,
+                number,
+                stream,
+            } => self.news.entry(key).or_default().push(Notice {
+                number: *number,
+                at: *at,
+                stream: stream.as_deref(),
+            }),
         }
     }
 

@@ -95,7 +95,7 @@ impl Judging<'_> {
             .iter()
             .filter_map(|heard| match heard.what {
                 What::Event(number) => Some((number, heard.id.is_some())),
-                What::Question(_) | What::End(_) | What::Foreign(_) => None,
+                What::Question(_) | What::Withdrawn(_) | What::End(_) | What::Foreign(_) => None,
             })
     }
 
@@ -109,7 +109,7 @@ impl Judging<'_> {
             .iter()
             .filter_map(|heard| match &heard.what {
                 What::End(end) => Some((heard, end)),
-                What::Event(_) | What::Question(_) | What::Foreign(_) => None,
+                What::Event(_) | What::Question(_) | What::Withdrawn(_) | What::Foreign(_) => None,
             })
     }
 
@@ -153,7 +153,7 @@ impl Judging<'_> {
                         format!("{}: event {number} after its end", self.name())
                     });
                 }
-                What::Event(_) | What::Question(_) => {}
+                What::Event(_) | What::Question(_) | What::Withdrawn(_) => {}
                 What::End(_) => over = true,
             }
         }

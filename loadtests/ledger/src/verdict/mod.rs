@@ -57,6 +57,7 @@ pub(crate) enum Finding {
     ForgeryServed,
     AnswerLost,
     AnswerRepeated,
+    AnswerUndone,
     CancelLost,
     NewsRepeated,
     NewsDisordered,
@@ -66,7 +67,7 @@ pub(crate) enum Finding {
 }
 
 impl Finding {
-    const ALL: [Self; 21] = [
+    const ALL: [Self; 22] = [
         Self::Lost,
         Self::Repeated,
         Self::Disordered,
@@ -82,6 +83,7 @@ impl Finding {
         Self::ForgeryServed,
         Self::AnswerLost,
         Self::AnswerRepeated,
+        Self::AnswerUndone,
         Self::CancelLost,
         Self::NewsRepeated,
         Self::NewsDisordered,
@@ -109,6 +111,7 @@ impl Finding {
             Self::ForgeryServed => "forgeries served",
             Self::AnswerLost => "answers lost",
             Self::AnswerRepeated => "answers repeated",
+            Self::AnswerUndone => "answered questions withdrawn",
             Self::CancelLost => "cancels lost",
             Self::NewsRepeated => "notifications repeated",
             Self::NewsDisordered => "notifications out of order",

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
-use super::book::Book;
+use super::book::{Book, Notice};
 use super::{Finding, Findings};
 use crate::history::{History, Micros, News, NewsRecord, span};
 
@@ -51,12 +51,16 @@ fn numbers(record: &NewsRecord) -> impl Iterator<Item = (usize, Micros, u64)> {
     })
 }
 
-fn order(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings) {
-    let known: HashSet<u64> = sent.iter().map(|(number, _)| *number).collect();
+fn order(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) {
+    let known: HashMap<u64, Option<&str>> = sent
+        .iter()
+        .map(|notice| (notice.number, notice.stream))
+        .collect();
     let mut seen: HashMap<u64, usize> = HashMap::new();
-    let mut highest: HashMap<usize, u64> = HashMap::new();
+    let mut highest: HashMap<(usize, Option<&str>), u64> = HashMap::new();
     for (stream, _, number) in numbers(record) {
-        if !known.contains(&number) {
+        let source = known.get(&number).copied();
+        if source.is_none() {
             findings.add(Finding::Foreign, || {
                 format!("{}: notification {number} was never sent", record.key)
             });
@@ -70,7 +74,7 @@ fn order(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings) {
             });
             continue;
         }
-        let top = highest.entry(stream).or_default();
+        let top = highest.entry((stream, source.flatten())).or_default();
         if number < *top {
             findings.add(Finding::NewsDisordered, || {
                 format!("{}: {number} after {top} on stream {stream}", record.key)
@@ -87,7 +91,7 @@ fn order(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings) {
 
 /// Looks for what never came. What a later "look again" makes good was stated; the rest was lost in
 /// silence.
-fn missing(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings) -> u64 {
+fn missing(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) -> u64 {
     let seen: HashSet<u64> = numbers(record).map(|(_, _, number)| number).collect();
     let repaired = record
         .heard
@@ -97,7 +101,7 @@ fn missing(record: &NewsRecord, sent: &[(u64, Micros)], findings: &mut Findings)
         .max()
         .unwrap_or(0);
     let mut stated = 0;
-    for (number, at) in sent {
+    for Notice { number, at, .. } in sent {
         if seen.contains(number) || *at > record.until {
             continue;
         }

@@ -51,7 +51,7 @@ fn flights(calls: &[CallRecord], book: &Book<'_>) -> Vec<(Micros, Micros)> {
             .iter()
             .filter_map(|heard| match heard.what {
                 What::Event(number) => Some((number, heard.at)),
-                What::Question(_) | What::End(_) | What::Foreign(_) => None,
+                What::Question(_) | What::Withdrawn(_) | What::End(_) | What::Foreign(_) => None,
             })
             .collect();
         for (number, at) in &ran.emitted {

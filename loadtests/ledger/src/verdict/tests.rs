@@ -67,6 +67,7 @@ fn ledger() -> Vec<Entry> {
         at: START + number * SECOND,
         key: "w1".to_owned(),
         number,
+        stream: Some("get-1".to_owned()),
     }));
     ledger
 }
@@ -112,6 +113,8 @@ fn good() -> History {
         }],
         answers: vec![AnswerRecord {
             question: "q-c1".to_owned(),
+            session: 0,
+            id: 3,
             content: "yes".to_owned(),
             taken: Some(START + 2 * SECOND + 60_000),
         }],
@@ -168,7 +171,7 @@ fn call(history: &mut History) -> &mut CallRecord {
 #[test]
 fn a_good_history_passes_and_its_facts_are_told() {
     let verdict = judge(&good(), TERMS);
-    assert_eq!(verdict.score(), (21, 0), "{:?}", verdict.checks);
+    assert_eq!(verdict.score(), (22, 0), "{:?}", verdict.checks);
     assert_eq!(verdict.caught().count(), 0);
     let fact = |name: &str| {
         let facts = verdict.facts.iter();
@@ -411,6 +414,19 @@ fn el_18_answers_arrive_once() {
 }
 
 #[test]
+fn an_answered_question_that_is_withdrawn_is_named() {
+    let withdrawn = |at| {
+        spoilt(|history| {
+            let withdrawn = heard(at, 40, What::Withdrawn(3));
+            call(history).heard.insert(3, withdrawn);
+        })
+    };
+    assert_eq!(withdrawn(2 * SECOND + 300), [], "before the answer came");
+    let undone = withdrawn(2 * SECOND + 500_000);
+    assert_eq!(undone, [("answered questions withdrawn", 1)]);
+}
+
+#[test]
 fn can_03_a_cancelled_call_has_no_terminal_and_its_upstream_is_told() {
     let cancel = |history: &mut History| {
         call(history).heard.truncate(5);
@@ -465,6 +481,18 @@ fn get_04_a_notification_on_two_streams_is_named() {
     assert_eq!(found, [("notifications repeated", 1)]);
     let order = spoilt(|history| history.news[0].heard.swap(0, 1));
     assert_eq!(order, [("notifications out of order", 1)]);
+    let elsewhere = spoilt(|history| {
+        history.news[0].heard.swap(0, 1);
+        for entry in &mut history.ledger {
+            if let Entry::Noticed {
+                number: 2, stream, ..
+            } = entry
+            {
+                *stream = Some("get-2".to_owned());
+            }
+        }
+    });
+    assert_eq!(elsewhere, [], "two streams of the upstream have no order");
 }
 
 /// EL-13: what a later "look again" makes good is no silent loss.
