@@ -27,7 +27,12 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// The harness itself failed: that says nothing about the gateway.
 pub(crate) async fn run(arguments: &Arguments, places: &Places) -> anyhow::Result<Verdict> {
     let stage = Stage::set(arguments, places).await?;
-    let steps = schedule(arguments.store, arguments.kills(), arguments.seed);
+    let steps = schedule(
+        arguments.store,
+        arguments.kills(),
+        arguments.seed,
+        arguments.mutation.as_deref(),
+    );
     let mut random = Random::of(arguments.seed, 0xB10);
     let mut recoveries = JoinSet::new();
     for step in steps {

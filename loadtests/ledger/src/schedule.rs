@@ -20,46 +20,75 @@ pub(crate) struct Step {
     pub(crate) lasts: Duration,
 }
 
-/// So many kills, with stops between them.
+/// How often each kind of blow falls, in percent.
+#[derive(Debug, Clone, Copy)]
+struct Mix {
+    owner: u64,
+    reader: u64,
+    stop: u64,
+    /// How long a stop lasts, in milliseconds. A lease of ten seconds runs out in it or does not.
+    stop_ms: (u64, u64),
+}
+
+/// So many kills, with stops between them. A seeded fault gets more of the blows that show it.
 #[must_use]
-pub(crate) fn schedule(store: StoreKind, kills: u32, seed: u64) -> Vec<Step> {
+pub(crate) fn schedule(
+    store: StoreKind,
+    kills: u32,
+    seed: u64,
+    mutation: Option<&str>,
+) -> Vec<Step> {
+    let mix = mix(store, mutation);
     let mut random = Random::of(seed, 0x5C4E);
     let mut steps = Vec::new();
     let mut left = kills;
     while left > 0 {
-        let blow = draw(store, &mut random);
-        let is_kill = blow != Blow::Stop;
-        left -= u32::from(is_kill);
+        let blow = draw(store, mix, &mut random);
+        left -= u32::from(blow != Blow::Stop);
         steps.push(Step {
             after: Duration::from_millis(random.between(EARLIEST, LATEST)),
             blow,
-            lasts: stop_time(store, &mut random),
+            lasts: Duration::from_millis(random.between(mix.stop_ms.0, mix.stop_ms.1)),
         });
     }
     steps
 }
 
-fn draw(store: StoreKind, random: &mut Random) -> Blow {
-    let number = random.between(0, 100);
-    match store {
-        StoreKind::Embedded if number < 90 => Blow::KillOwner,
-        StoreKind::Embedded => Blow::Stop,
-        _ if number < 55 => Blow::KillOwner,
-        _ if number < 75 => Blow::KillReader,
-        _ if number < 87 => Blow::Stop,
-        StoreKind::Sentinel => Blow::Failover,
-        StoreKind::Redis | StoreKind::Cluster => Blow::KillStore,
+fn mix(store: StoreKind, mutation: Option<&str>) -> Mix {
+    let (owner, reader, stop, stop_ms) = match (store, mutation) {
+        // one replica: a stop stops everything
+        (StoreKind::Embedded, _) => (90, 0, 10, (3_000, 4_000)),
+        // half of the blows are failovers
+        (_, Some("skip-chain")) => (35, 10, 5, (3_000, 12_500)),
+        // who wakes up has lost what it owned
+        (_, Some("drop-fence")) => (30, 20, 50, (11_500, 14_000)),
+        (StoreKind::Redis | StoreKind::Sentinel | StoreKind::Cluster, _) => {
+            (55, 20, 12, (3_000, 12_500))
+        }
+    };
+    Mix {
+        owner,
+        reader,
+        stop,
+        stop_ms,
     }
 }
 
-/// Up to twelve seconds, so that a lease runs out or does not; where there is one replica only, it
-/// would stop everything.
-fn stop_time(store: StoreKind, random: &mut Random) -> Duration {
-    let longest = match store {
-        StoreKind::Embedded => 4_000,
-        StoreKind::Redis | StoreKind::Sentinel | StoreKind::Cluster => 12_500,
-    };
-    Duration::from_millis(random.between(3_000, longest))
+fn draw(store: StoreKind, mix: Mix, random: &mut Random) -> Blow {
+    let number = random.between(0, 100);
+    let Mix {
+        owner,
+        reader,
+        stop,
+        ..
+    } = mix;
+    match store {
+        _ if number < owner => Blow::KillOwner,
+        _ if number < owner + reader => Blow::KillReader,
+        _ if number < owner + reader + stop => Blow::Stop,
+        StoreKind::Sentinel => Blow::Failover,
+        StoreKind::Embedded | StoreKind::Redis | StoreKind::Cluster => Blow::KillStore,
+    }
 }
 
 #[cfg(test)]
@@ -68,9 +97,9 @@ mod tests {
 
     #[test]
     fn a_seed_decides_the_schedule() {
-        let steps = schedule(StoreKind::Redis, 200, 5);
-        assert_eq!(steps, schedule(StoreKind::Redis, 200, 5));
-        assert_ne!(steps, schedule(StoreKind::Redis, 200, 6));
+        let steps = schedule(StoreKind::Redis, 200, 5, None);
+        assert_eq!(steps, schedule(StoreKind::Redis, 200, 5, None));
+        assert_ne!(steps, schedule(StoreKind::Redis, 200, 6, None));
         let kills = steps.iter().filter(|step| step.blow != Blow::Stop);
         assert_eq!(kills.count(), 200);
         assert!(
@@ -88,7 +117,13 @@ mod tests {
         ] {
             assert!(steps.iter().any(|step| step.blow == blow), "{blow:?}");
         }
-        let tails = schedule(StoreKind::Sentinel, 50, 5);
+        let tails = schedule(StoreKind::Sentinel, 50, 5, None);
         assert!(tails.iter().any(|step| step.blow == Blow::Failover));
+        let stops = schedule(StoreKind::Redis, 10, 5, Some("drop-fence"));
+        let long = |step: &Step| step.blow == Blow::Stop && step.lasts > Duration::from_secs(11);
+        assert!(stops.iter().any(long));
+        let alone = schedule(StoreKind::Embedded, 50, 5, None);
+        let fits = |step: &Step| matches!(step.blow, Blow::KillOwner | Blow::Stop);
+        assert!(alone.iter().all(fits));
     }
 }
