@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
-use tracing::{debug, error, info, warn};
+use tracing::{error, info, warn};
 use vestibule_admin::health::{self, Health, Readiness, Watchdog};
 use vestibule_auth::SharedKeys;
 use vestibule_catalog::Catalog;
@@ -27,8 +27,7 @@ use vestibule_middleware::quota::LocalQuotas;
 use vestibule_registry::{Checked, checked};
 use vestibule_router::Router;
 use vestibule_session::{Identity, Plans, SessionRooms, SessionService, Supervisor};
-use vestibule_store::{Caps, Fleet};
-use vestibule_streamlog::RedisLog;
+use vestibule_store::Caps;
 use vestibule_terms::Clock;
 use vestibule_terms::clock::SystemClock;
 use vestibule_upstream::{GatewayIdentity, Targets, Upstreams};
@@ -37,14 +36,11 @@ use crate::admission::Admissions;
 use crate::config;
 use crate::pipeline::{self, Before, Front};
 use crate::shutdown::Stop;
-use crate::state::State;
+use crate::state::{Legacy, State};
 use crate::toll;
 
 /// The name of this implementation, towards clients and upstreams.
 const NAME: &str = "vestibule";
-
-/// How long the last events may take to get into a shared store.
-const SHIPPING: Duration = Duration::from_secs(5);
 
 /// How often tables of client addresses are swept.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -60,10 +56,7 @@ pub struct App {
     catalog: Arc<Catalog>,
     guard: AddressGuard,
     supervisor: Supervisor,
-    fleet: Arc<dyn Fleet>,
-    shared_log: Option<Arc<RedisLog>>,
-    /// Whether another process goes on with what this one leaves.
-    outlived: bool,
+    legacy: Legacy,
     admissions: Admissions,
     readiness: Readiness,
     front: Front,
@@ -213,11 +206,8 @@ impl App {
             upstreams,
         } = Egress::build(checked, &metrics)?;
         let connector: Arc<dyn Connector> = Arc::new(upstreams.clone());
-        let catalog = Arc::new(Catalog::new(
-            Arc::clone(&connector),
-            sealer.clone(),
-            Arc::clone(&clock),
-        ));
+        let catalog = Catalog::new(Arc::clone(&connector), sealer.clone(), Arc::clone(&clock));
+        let catalog = Arc::new(catalog);
         let router = Router::new(
             Arc::clone(&connector),
             Arc::clone(&catalog),
@@ -232,7 +222,7 @@ impl App {
         let rooms = SessionRooms {
             sessions: state.sessions,
             log: state.log,
-            fleet: Arc::clone(&state.fleet),
+            fleet: Arc::clone(&state.legacy.fleet),
             sealer,
             metrics: metrics.clone(),
             identity: Identity::new(NAME, env!("CARGO_PKG_VERSION"), Some("Vestibule")),
@@ -257,9 +247,7 @@ impl App {
             client,
             catalog,
             guard: before.guard,
-            fleet: state.fleet,
-            shared_log: state.shared_log,
-            outlived: state.outlived,
+            legacy: state.legacy,
             supervisor,
             admissions,
             readiness,
@@ -397,15 +385,8 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     sweeping.abort();
     admitting.abort();
     steps.abort();
-    app.upstreams.shutdown(app.outlived).await;
-    if let Some(log) = &app.shared_log
-        && !log.shipped(SHIPPING).await
-    {
-        warn!("some events of streams did not get into the store");
-    }
-    if let Err(error) = app.fleet.leave().await {
-        debug!(%error, "the other replicas have to notice by themselves that this one is gone");
-    }
+    app.upstreams.shutdown(app.legacy.outlived).await;
+    app.legacy.leave().await;
     drained.cut == 0
 }
 

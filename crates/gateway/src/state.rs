@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context;
 use bytes::Bytes;
-use tracing::{error, info};
+use tracing::{debug, error, info, warn};
 use vestibule_admin::health::Readiness;
 use vestibule_metrics::Metrics;
 use vestibule_registry::{Checked, checked};
@@ -21,16 +22,47 @@ use vestibule_terms::{Clock, TenantId};
 
 use crate::config;
 
+/// How long the last events may take to get into a shared store.
+const SHIPPING: Duration = Duration::from_secs(5);
+
 /// What outlives a request, and the keys that seal it.
 pub(crate) struct State {
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) log: Arc<dyn StreamLog>,
-    pub(crate) fleet: Arc<dyn Fleet>,
-    /// The log, where it is shared: what is on its way is waited for at the end.
-    pub(crate) shared_log: Option<Arc<RedisLog>>,
+    pub(crate) legacy: Legacy,
     pub(crate) sealer: Sealer,
-    /// Whether another process goes on with what this one leaves.
+}
+
+/// What this process leaves to others when it ends.
+pub(crate) struct Legacy {
+    pub(crate) fleet: Arc<dyn Fleet>,
+    /// Whether another process goes on with it.
     pub(crate) outlived: bool,
+    /// The log, where it is shared: what is on its way is waited for.
+    log: Option<Arc<RedisLog>>,
+}
+
+impl Legacy {
+    /// Of a process that shares nothing with others at its side.
+    fn alone(outlived: bool) -> Self {
+        Self {
+            fleet: Arc::new(Alone::new()),
+            outlived,
+            log: None,
+        }
+    }
+
+    /// The last thing a process does with the store: others need not wait for its lease.
+    pub(crate) async fn leave(&self) {
+        if let Some(log) = &self.log
+            && !log.shipped(SHIPPING).await
+        {
+            warn!("some events of streams did not get into the store");
+        }
+        if let Err(error) = self.fleet.leave().await {
+            debug!(%error, "the other replicas have to notice by themselves that this one is gone");
+        }
+    }
 }
 
 impl State {
@@ -73,10 +105,8 @@ impl State {
         Self {
             sessions: Arc::new(MemorySessions::new(Lifetimes::default(), Arc::clone(clock))),
             log: Arc::new(MemoryLog::new(sealer.clone(), Limits::default())),
-            fleet: Arc::new(Alone::new()),
-            shared_log: None,
+            legacy: Legacy::alone(false),
             sealer,
-            outlived: false,
         }
     }
 
@@ -107,10 +137,12 @@ impl State {
         Ok(Self {
             sessions,
             log: Arc::clone(&log) as Arc<dyn StreamLog>,
-            fleet,
-            shared_log: Some(log),
+            legacy: Legacy {
+                fleet,
+                outlived: true,
+                log: Some(log),
+            },
             sealer,
-            outlived: true,
         })
     }
 
@@ -148,10 +180,8 @@ impl State {
         Ok(Self {
             sessions,
             log,
-            fleet: Arc::new(Alone::new()),
-            shared_log: None,
+            legacy: Legacy::alone(true),
             sealer,
-            outlived: true,
         })
     }
 }

@@ -115,7 +115,10 @@ const OWNERS: &[(&str, &[&str])] = &[
     ("kube", &["operator"]),
     ("hyper-rustls", &["egress"]),
     ("rmcp", &["testkit"]),
-    ("anyhow", &["gateway", "testkit", "loadtests", "ledger", "xtask"]),
+    (
+        "anyhow",
+        &["gateway", "testkit", "loadtests", "ledger", "xtask"],
+    ),
 ];
 
 /// Rooms whose sources may bind a listening socket (tests aside).

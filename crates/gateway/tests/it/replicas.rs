@@ -98,7 +98,7 @@ async fn ses_03_every_verb_of_a_session_works_on_every_replica() {
     let foreign = RawRequest::new("GET", UP)
         .field("Host", "127.0.0.1")
         .field("Accept", "text/event-stream")
-        .field("Mcp-Session-Id", &client.session.replace(['a', 'b'], "c"));
+        .field("Mcp-Session-Id", client.session.chars().rev().collect::<String>());
     assert_eq!(c.ask(&foreign).await.status, 404);
     let delete = client.dressed(RawRequest::new("DELETE", UP).field("Host", "127.0.0.1"));
     assert_eq!(c.ask(&delete).await.status, 204);
@@ -251,7 +251,7 @@ async fn el_15_a_call_that_cannot_go_on_gets_exactly_one_error() {
     flight.progress(1).await;
     let last = next(&mut flight.client).await;
     kill(a).await;
-    let killed = std::time::Instant::now();
+    let killed = tokio::time::Instant::now();
     let mut connection = b.connect().await;
     connection.open(&client.resume(id(&last))).await.unwrap();
     let event = in_time(&mut connection).await;
