@@ -98,7 +98,10 @@ async fn ses_03_every_verb_of_a_session_works_on_every_replica() {
     let foreign = RawRequest::new("GET", UP)
         .field("Host", "127.0.0.1")
         .field("Accept", "text/event-stream")
-        .field("Mcp-Session-Id", client.session.chars().rev().collect::<String>());
+        .field(
+            "Mcp-Session-Id",
+            client.session.chars().rev().collect::<String>(),
+        );
     assert_eq!(c.ask(&foreign).await.status, 404);
     let delete = client.dressed(RawRequest::new("DELETE", UP).field("Host", "127.0.0.1"));
     assert_eq!(c.ask(&delete).await.status, 204);
