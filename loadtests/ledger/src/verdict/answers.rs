@@ -36,7 +36,7 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
                 .map_or(&[][..], |came| came);
             let answer = given.get(question.as_str()).copied();
             answers.given += u64::from(!came.is_empty());
-            foreign(question, answer, came, findings);
+            not_given(record, question, answer, came, findings);
             answers.again += repeated(history, question, came, findings);
             let taken = answer.is_some_and(|answer| answer.taken.is_some());
             if came.is_empty() && taken && !says_unknown(record) {
@@ -71,19 +71,25 @@ fn undone(history: &History, findings: &mut Findings) {
     }
 }
 
-/// An answer that the question's client never gave.
-fn foreign(
+/// Answers that the question's client never gave: another's, or an error in its place. The error is
+/// right only when the client cannot answer any more.
+fn not_given(
+    record: &CallRecord,
     question: &str,
     answer: Option<&AnswerRecord>,
     came: &[(Micros, &str)],
     findings: &mut Findings,
 ) {
     for (_, content) in came {
-        if answer.is_none_or(|answer| answer.content != *content) {
-            findings.add(Finding::Foreign, || {
-                format!("{question} was answered {content}")
-            });
-        }
+        // what is no client's text stands there as it came
+        let is_error = content.starts_with('{');
+        let finding = match answer {
+            Some(answer) if answer.content == *content => continue,
+            _ if is_error && says_unknown(record) => continue,
+            _ if is_error => Finding::QuestionRefused,
+            _ => Finding::Foreign,
+        };
+        findings.add(finding, || format!("{question} was answered {content}"));
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) enum Finding {
     AnswerLost,
     AnswerRepeated,
     AnswerUndone,
+    QuestionRefused,
     CancelLost,
     NewsRepeated,
     NewsDisordered,
@@ -67,7 +68,7 @@ pub(crate) enum Finding {
 }
 
 impl Finding {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 23] = [
         Self::Lost,
         Self::Repeated,
         Self::Disordered,
@@ -84,6 +85,7 @@ impl Finding {
         Self::AnswerLost,
         Self::AnswerRepeated,
         Self::AnswerUndone,
+        Self::QuestionRefused,
         Self::CancelLost,
         Self::NewsRepeated,
         Self::NewsDisordered,
@@ -112,6 +114,7 @@ impl Finding {
             Self::AnswerLost => "answers lost",
             Self::AnswerRepeated => "answers repeated",
             Self::AnswerUndone => "answered questions withdrawn",
+            Self::QuestionRefused => "questions answered by an error",
             Self::CancelLost => "cancels lost",
             Self::NewsRepeated => "notifications repeated",
             Self::NewsDisordered => "notifications out of order",

@@ -171,7 +171,7 @@ fn call(history: &mut History) -> &mut CallRecord {
 #[test]
 fn a_good_history_passes_and_its_facts_are_told() {
     let verdict = judge(&good(), TERMS);
-    assert_eq!(verdict.score(), (22, 0), "{:?}", verdict.checks);
+    assert_eq!(verdict.score(), (23, 0), "{:?}", verdict.checks);
     assert_eq!(verdict.caught().count(), 0);
     let fact = |name: &str| {
         let facts = verdict.facts.iter();
@@ -411,6 +411,28 @@ fn el_18_answers_arrive_once() {
             .retain(|entry| !matches!(entry, Entry::Answered { .. }));
     });
     assert_eq!(lost, [("answers lost", 1)]);
+}
+
+#[test]
+fn el_22_a_question_that_the_gateway_answers_itself_is_named() {
+    let refuse = |history: &mut History| {
+        for entry in &mut history.ledger {
+            if let Entry::Answered { content, .. } = entry {
+                "{\"error\":{}}".clone_into(content);
+            }
+        }
+        history.answers.clear();
+    };
+    let found = spoilt(refuse);
+    assert_eq!(found, [("questions answered by an error", 1)]);
+    let lost = spoilt(|history| {
+        refuse(history);
+        call(history).kind = Kind::Plain;
+        call(history).heard.truncate(4);
+        let end = heard(5 * SECOND, 9, What::End(unknown()));
+        call(history).heard.push(end);
+    });
+    assert_eq!(lost, [], "its client knows that the call is lost");
 }
 
 #[test]
