@@ -2,8 +2,10 @@
 //! an answer for the upstream whatever happens (6.4).
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 use vestibule_exchange::{Question, QuestionRef};
 use vestibule_frame::{Draft, Frame, Id, encode as write, meta};
 use vestibule_store::modify;
@@ -17,6 +19,10 @@ use crate::encode;
 use crate::machine::Ticket;
 use crate::modern::answer_with_error;
 use crate::room::Shared;
+
+/// How long, in attempts, a question waits for the store: half a minute.
+const ATTEMPTS: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// A question ready to be sent.
 pub(super) struct Asked {
@@ -48,14 +54,12 @@ impl Live {
             answer_with_error(&shared.back, question.from, code, text);
             return None;
         }
-        let number = modify(&*shared.rooms.sessions, &self.key, |state| {
-            state.next_question += 1;
-            state.next_question
-        });
-        let Ok(Some(number)) = number.await else {
-            let text = "the client's session has ended";
-            answer_with_error(&shared.back, question.from, code::INTERNAL, text);
-            return None;
+        let number = match self.next_number(shared).await {
+            Ok(number) => number,
+            Err(text) => {
+                answer_with_error(&shared.back, question.from, code::INTERNAL, text);
+                return None;
+            }
         };
         let id = Id::integer(i64::try_from(number).unwrap_or(i64::MAX));
         let token = restamp(&mut draft, &id);
@@ -76,6 +80,24 @@ impl Live {
             id,
             payload: Bytes::from(draft.chunks().concat()),
         })
+    }
+
+    /// A number that no question of this session has had. A store that is away is waited for: the
+    /// upstream waits for its client anyway (EL-22).
+    async fn next_number(&self, shared: &Shared) -> Result<u64, &'static str> {
+        for _ in 0..ATTEMPTS {
+            let number = modify(&*shared.rooms.sessions, &self.key, |state| {
+                state.next_question += 1;
+                state.next_question
+            });
+            match number.await {
+                Ok(Some(number)) => return Ok(number),
+                Ok(None) => return Err("the client's session has ended"),
+                Err(error) => tracing::debug!(%error, "a question waits for the store"),
+            }
+            sleep(PAUSE).await;
+        }
+        Err("the client cannot be asked: the gateway's store is away")
     }
 
     /// Whoever asked does not wait for an answer any more; false when the client has answered, to
