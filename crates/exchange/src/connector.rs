@@ -116,7 +116,8 @@ pub trait Connector: Send + Sync + 'static {
     fn answer(&self, to: QuestionRef, answer: Draft) -> BoxFuture<Result<(), RpcError>>;
 
     /// The same from a process that the upstream did not ask: on the session that `inlet` recalls of
-    /// a client that can do `capabilities`. Delivered at most once a call; identical bytes may be brought again after a crash.
+    /// a client that can do `capabilities`. Delivered at most once a call of this; identical bytes
+    /// may be brought again after a crash.
     fn deliver(
         &self,
         to: QuestionRef,

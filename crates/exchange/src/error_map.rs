@@ -66,12 +66,12 @@ impl RpcError {
         )
     }
 
-    /// -31004 `outcome_unknown`: the process that ran the call is gone, and the upstream does not
-    /// remember it (EL-15).
-    pub fn lost(upstream: &UpstreamId) -> Self {
+    /// -31004 `outcome_unknown`: the process that ran the call is gone, and its upstream, where that
+    /// is known, does not remember it (EL-15).
+    pub fn lost(upstream: Option<&UpstreamId>) -> Self {
         let message = "the call was lost; it may or may not have run";
         let reason = "outcome_unknown";
-        Self::gateway(code::LOST, message, reason, Some(upstream), false)
+        Self::gateway(code::LOST, message, reason, upstream, false)
     }
 
     /// -31001 `outcome_unknown`: the connection was lost after the request may have run (SSE-13).

@@ -79,7 +79,7 @@ async fn start(router: &Router, call: Call, target: Target) -> Result<Events, Rp
 pub(crate) async fn go_on(router: Router, call: Call, continuation: &Continuation) -> Events {
     let upstream = continuation.upstream();
     if !call.plan.upstreams().contains(upstream) {
-        return Events::error(RpcError::lost(upstream)); // it has been taken away since
+        return Events::error(RpcError::lost(Some(upstream))); // it has been taken away since
     }
     call.record.set_upstream(upstream.clone());
     let (tenant, era) = (&call.plan.tenant, call.revision.era());

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
-use vestibule_store::SessionKey;
+use vestibule_store::{Command, SessionKey};
 use vestibule_terms::mutation;
 
 use crate::legacy::{adopt, ended, expelled, leftovers, look_again, lost};
@@ -59,10 +59,7 @@ impl Supervisor {
                         let _acknowledged = fleet.done(command.token.clone()).await;
                         tokio::time::sleep(4 * SWEEP).await;
                     }
-                    obey(&self.0, &command.bytes).await;
-                    if let Err(error) = fleet.done(command.token).await {
-                        tracing::debug!(%error, "a word of another replica will be heard again");
-                    }
+                    self.obey(command).await;
                 }
                 Err(error) => {
                     tracing::debug!(%error, "other replicas are not heard");
@@ -114,11 +111,18 @@ impl Supervisor {
                 look_again(&self.0).await;
             }
             for command in fleet.leftovers(dead).await.unwrap_or_default() {
-                obey(&self.0, &command.bytes).await;
-                let _again_later = fleet.done(command.token).await;
+                self.obey(command).await;
             }
         }
         !dead.is_empty()
+    }
+
+    /// Does what is said, and only then says so.
+    async fn obey(&self, command: Command) {
+        obey(&self.0, &command.bytes).await;
+        if let Err(error) = self.0.rooms.fleet.done(command.token).await {
+            tracing::debug!(%error, "a word of another replica will be heard again");
+        }
     }
 
     fn lose(&self, session: &SessionKey, keys: &[Arc<str>]) {

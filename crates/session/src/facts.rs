@@ -58,9 +58,7 @@ impl Facts {
             plan: &self.plan,
         }
     }
-}
 
-impl Facts {
     /// The path that was asked for, as it was written.
     pub(crate) fn path(&self) -> &str {
         self.uri.path()

@@ -29,6 +29,11 @@ const QUEUE_BYTES: usize = 256 * 1024;
 #[error("the stream was aborted")]
 pub(crate) struct Aborted;
 
+/// When a client that is sent away shall come back (SSE-06).
+pub(crate) fn come_back(after: Duration) -> Bytes {
+    sse::retry(u64::try_from(after.as_millis()).unwrap_or(u64::MAX))
+}
+
 type Source = Pin<Box<dyn Stream<Item = Result<Bytes, Aborted>> + Send>>;
 
 /// An event stream as a response body.

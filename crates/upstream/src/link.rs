@@ -366,7 +366,7 @@ impl Link {
             }
             Err(fault) => {
                 tracing::info!(upstream.id = %self.target.id, %fault, "a call of another process could not be gone on with");
-                Final::Error(RpcError::lost(&self.target.id))
+                Final::Error(RpcError::lost(Some(&self.target.id)))
             }
         }
     }

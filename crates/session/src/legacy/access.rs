@@ -68,9 +68,7 @@ pub(super) async fn session(shared: &Arc<Shared>, facts: &Facts) -> Result<Arc<L
     let Some(stored) = stored else {
         return Err(Reject::SessionNotFound);
     };
-    let (version, state) = (stored.version, Arc::clone(&stored.state));
     let negotiated = stored.opening.revision;
-    facts.record.set_revision(negotiated);
     if facts
         .head
         .version
@@ -79,10 +77,22 @@ pub(super) async fn session(shared: &Arc<Shared>, facts: &Facts) -> Result<Arc<L
     {
         tracing::debug!(%negotiated, "the version header differs from the session's"); // VER-07
     }
+    Ok(entered(shared, facts, stored, known).await)
+}
+
+/// A request enters its session: what this process holds of it, as the store has it now.
+pub(super) async fn entered(
+    shared: &Arc<Shared>,
+    facts: &Facts,
+    stored: Stored,
+    known: Option<Arc<Live>>,
+) -> Arc<Live> {
+    facts.record.set_revision(stored.opening.revision);
+    let (version, state) = (stored.version, Arc::clone(&stored.state));
     let live = known.unwrap_or_else(|| attach(shared, stored, &facts.principal));
     live.used_by(&facts.principal);
     live.renewed(shared, version, &state).await;
-    Ok(live)
+    live
 }
 
 /// As [`session`] for GET and DELETE, where a stateless client with a stale id is told that there

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vestibule_frame::Id;
 use vestibule_streamlog::{Orphan, StreamRef, Writer};
-use vestibule_terms::ServerPlan;
 
 use super::access::attach;
 use super::call;
@@ -43,7 +42,8 @@ async fn gone_on(shared: &Arc<Shared>, stream: &StreamRef, id: Id, note: Note) -
             return true;
         }
     };
-    let Some(plan) = plan(shared, stream, &stored.opening.server) else {
+    let plan = (shared.rooms.plans)(stream.session.tenant(), &stored.opening.server);
+    let Some(plan) = plan else {
         return false;
     };
     let writer = match Writer::claim(&shared.rooms.log, stream).await {
@@ -61,14 +61,6 @@ async fn gone_on(shared: &Arc<Shared>, stream: &StreamRef, id: Id, note: Note) -
     tracing::info!(tenant = %stream.session.tenant(), "going on with a call that another process began");
     tokio::spawn(call);
     true
-}
-
-fn plan(
-    shared: &Shared,
-    stream: &StreamRef,
-    server: &vestibule_terms::ServerId,
-) -> Option<Arc<ServerPlan>> {
-    (shared.rooms.plans)(stream.session.tenant(), server)
 }
 
 /// Writes the end of a stream whose outcome nobody knows.

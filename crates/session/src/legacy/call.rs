@@ -8,11 +8,11 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use vestibule_exchange::{Call, Event, Exchange, Final, LogLevel, RpcError};
 use vestibule_frame::meta::Reserved;
-use vestibule_frame::{Draft, Frame, Id, Limits, encode};
+use vestibule_frame::{Draft, Frame, Id};
 use vestibule_store::modify;
 use vestibule_streamlog::{Class, Writer};
 use vestibule_terms::reject::code;
-use vestibule_terms::{Deadline, Method, Outcome, Principal, Record, Reject, ServerPlan};
+use vestibule_terms::{Method, Outcome, Principal, Record, Reject, ServerPlan};
 
 use super::batch::Held;
 use super::inlet::one_piece;
@@ -164,27 +164,12 @@ pub(super) fn go_on(
         user,
         continuation,
     } = note;
-    let record = Record::default();
-    let (revision, strict) = (live.revision(), plan.strict_fields);
-    let deadline = Deadline::starting_now(plan.call_idle, plan.call_total);
-    let message = encode::request(&id, method.as_str(), None);
-    let message = Frame::parse(message, &Limits::default()).ok()?;
     let call = Call {
-        plan: Arc::clone(plan),
-        principal: Arc::clone(&user),
-        record: record.clone(),
-        revision,
-        method,
-        message: Draft::new(message),
-        session: Some(live.name.clone()),
-        capabilities: Arc::clone(&live.capabilities),
-        log_level: live.level(),
         progress: token.is_some(),
-        param_headers: Arc::new([]),
-        deadline,
-        inlet: Some(Arc::clone(&live.inlet)),
-        continues: Some(Arc::new(continuation)),
+        ..live.continuing(plan, &user, (method, &id), continuation)
     };
+    let (record, end) = (call.record.clone(), call.deadline.end);
+    let (revision, strict) = (live.revision(), plan.strict_fields);
     let driver = Driver {
         shared: Arc::clone(shared),
         live: Arc::clone(live),
@@ -205,7 +190,7 @@ pub(super) fn go_on(
         _held: None,
     };
     let ending = shared.endings.watch(&user, plan);
-    let running = Running::new((shared.below)(call), Some(deadline.end)).until(ending);
+    let running = Running::new((shared.below)(call), Some(end)).until(ending);
     Some(driver.drive(running, cancelled))
 }
 

@@ -8,13 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use vestibule_frame::sse;
 use vestibule_streamlog::{LogError, Resume};
 
 use super::get::{Resumed, resumed};
 use super::live::Live;
 use crate::room::Shared;
-use crate::stream::Aborted;
+use crate::stream::{Aborted, come_back};
 
 /// How often a client that waits is told so.
 const BEAT: Duration = Duration::from_secs(2);
@@ -72,7 +71,7 @@ async fn known(
         Ok(outcome) => outcome,
         Err(error) => {
             tracing::debug!(%error, "a stream could not be resumed");
-            return Box::pin(stream::iter([Ok(later())]));
+            return Box::pin(stream::iter([Ok(come_back(LATER))]));
         }
     };
     shared.observer.resumed(&live.name.tenant, &outcome);
@@ -82,15 +81,11 @@ async fn known(
         Ok(Resumed::Nothing | Resumed::Foreign | Resumed::NoSession) => Box::pin(stream::empty()),
         Err(error) => {
             tracing::debug!(%error, "a stream could not be resumed");
-            Box::pin(stream::iter([Ok(later())]))
+            Box::pin(stream::iter([Ok(come_back(LATER))]))
         }
     }
 }
 
 fn wait() -> Bytes {
     Bytes::from_static(b": wait\n\n")
-}
-
-fn later() -> Bytes {
-    sse::retry(u64::try_from(LATER.as_millis()).unwrap_or(u64::MAX))
 }

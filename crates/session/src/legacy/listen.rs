@@ -4,11 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use bytes::Bytes;
 use vestibule_exchange::{Call, Continuation, Event, Final};
-use vestibule_frame::{Draft, Frame, Id, Limits, encode};
+use vestibule_frame::Id;
 use vestibule_store::Kind;
-use vestibule_terms::{Deadline, Method, Record, ServerPlan, UpstreamId};
+use vestibule_terms::{Deadline, Method, ServerPlan, UpstreamId};
 
 use super::live::Live;
 use crate::room::Shared;
@@ -68,23 +67,11 @@ async fn listen_to(
     plan: &Arc<ServerPlan>,
     upstream: UpstreamId,
 ) {
-    let Some(message) = message() else { return };
+    let about = (Method::Ping, &Id::integer(0));
     let deadline = Deadline::starting_now(plan.call_idle, plan.call_idle);
     let call = Call {
-        plan: Arc::clone(plan),
-        principal: live.user(),
-        record: Record::default(),
-        revision: live.revision(),
-        method: Method::Ping,
-        message,
-        session: Some(live.name.clone()),
-        capabilities: Arc::clone(&live.capabilities),
-        log_level: live.level(),
-        progress: false,
-        param_headers: Arc::new([]),
         deadline,
-        inlet: Some(Arc::clone(&live.inlet)),
-        continues: Some(Arc::new(Continuation::Listen { upstream })),
+        ..live.continuing(plan, &live.user(), about, Continuation::Listen { upstream })
     };
     let mut running = Running::new((shared.below)(call), Some(deadline.end));
     while let Some(event) = running.next().await {
@@ -92,10 +79,4 @@ async fn listen_to(
             tracing::debug!(code = error.code, "an upstream session is not listened to");
         }
     }
-}
-
-/// What the call is about, for whoever logs it; nothing is sent.
-fn message() -> Option<Draft> {
-    let text: Bytes = encode::request(&Id::integer(0), Method::Ping.as_str(), None);
-    Frame::parse(text, &Limits::default()).ok().map(Draft::new)
 }

@@ -184,7 +184,9 @@ impl Live {
 
     /// What another process has changed of the session.
     pub(super) async fn renewed(&self, shared: &Shared, version: u64, state: &State) {
-        if self.version.fetch_max(version, Ordering::Relaxed) >= version {
+        // a look first: nothing has changed for nearly every request
+        let seen = self.version.load(Ordering::Relaxed) >= version;
+        if seen || self.version.fetch_max(version, Ordering::Relaxed) >= version {
             return;
         }
         *lock(&self.level) = state.log_level.as_deref().and_then(LogLevel::parse);

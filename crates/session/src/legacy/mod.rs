@@ -11,6 +11,7 @@ mod attended;
 mod batch;
 mod call;
 mod claim;
+mod continuing;
 mod end;
 mod get;
 mod hold;

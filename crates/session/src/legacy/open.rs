@@ -64,29 +64,50 @@ async fn opened<S: Exchange>(
             return Err(Reject::InvalidRequest(text.into())); // LIF-07
         }
     }
-    let Some(revision) = negotiate(&facts.plan, frame) else {
-        return Err(Reject::Internal);
-    };
-    facts.record.set_revision(revision);
-    let opening = opening(shared, facts, frame, revision);
-    let view = match view(room, facts, frame, &opening).await {
-        Ok(view) => view,
+    let (opening, view) = match agreed(room, facts, frame).await? {
+        Ok(agreed) => agreed,
         Err(error) => return Ok((Reply::error(Some(id), &error), None)),
     };
     let live = create(shared, facts, opening).await?;
+    let reply = welcome(shared, facts, &live, view, id)?;
+    Ok((reply, Some(live.key.clone())))
+}
+
+/// What the handshake settles, and the server as its client is told of it; or why the stages below
+/// cannot say what that is.
+pub(super) async fn agreed<S: Exchange>(
+    room: &Room<S>,
+    facts: &Facts,
+    frame: &Frame,
+) -> Result<Result<(Opening, Box<ServerView>), RpcError>, Reject> {
+    let revision = negotiate(&facts.plan, frame).ok_or(Reject::Internal)?;
+    facts.record.set_revision(revision);
+    let opening = opening(&room.shared, facts, frame, revision);
+    let view = view(room, facts, frame, &opening).await;
+    Ok(view.map(|view| (opening, view)))
+}
+
+/// The answer to the `initialize` of a session that is stored.
+pub(super) fn welcome(
+    shared: &Shared,
+    facts: &Facts,
+    live: &Live,
+    view: Box<ServerView>,
+    id: &Id,
+) -> Result<Reply, Reject> {
     live.declare(declared(&view));
     let encoder = Encoder {
-        revision,
+        revision: live.revision(),
         identity: &shared.rooms.identity,
         strict: facts.plan.strict_fields,
         served: &[],
     };
     let reply = encoder.reply(Final::View(view), Method::Initialize, id);
-    Ok((reply.ok_or(Reject::Internal)?, Some(live.key.clone())))
+    reply.ok_or(Reject::Internal)
 }
 
 /// VER-01: the version asked for, if it is a legacy one served here; else the newest such.
-pub(super) fn negotiate(plan: &ServerPlan, frame: &Frame) -> Option<Revision> {
+fn negotiate(plan: &ServerPlan, frame: &Frame) -> Option<Revision> {
     let asked = frame
         .params()
         .and_then(|params| frame.member(params, "protocolVersion"))
@@ -96,12 +117,7 @@ pub(super) fn negotiate(plan: &ServerPlan, frame: &Frame) -> Option<Revision> {
     asked.or(plan.newest_legacy())
 }
 
-pub(super) fn opening(
-    shared: &Shared,
-    facts: &Facts,
-    frame: &Frame,
-    revision: Revision,
-) -> Opening {
+fn opening(shared: &Shared, facts: &Facts, frame: &Frame, revision: Revision) -> Opening {
     let object = |key: &str| {
         frame
             .params()
@@ -121,7 +137,7 @@ pub(super) fn opening(
 }
 
 /// The server as the stages below describe it.
-pub(super) async fn view<S: Exchange>(
+async fn view<S: Exchange>(
     room: &Room<S>,
     facts: &Facts,
     frame: &Frame,
@@ -227,7 +243,7 @@ pub(super) fn refusal(shared: &Shared, facts: &Facts, error: &StoreError) -> Rej
     }
 }
 
-pub(super) fn declared(view: &ServerView) -> u8 {
+fn declared(view: &ServerView) -> u8 {
     let bit = |declared: bool, list: u8| if declared { list } else { 0 };
     bit(view.tools, TOOLS) | bit(view.prompts, PROMPTS) | bit(view.resources, RESOURCES)
 }

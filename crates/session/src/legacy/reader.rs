@@ -20,7 +20,7 @@ use super::sink::history_lost;
 use crate::modern::drained;
 use crate::observe;
 use crate::room::Shared;
-use crate::stream::{Aborted, EventBody};
+use crate::stream::{Aborted, EventBody, come_back};
 
 /// When to come back to a stream that was closed because something is wrong with it.
 const SOON: Duration = Duration::from_secs(1);
@@ -168,8 +168,7 @@ impl Reading {
     }
 
     fn close_with(&mut self, retry: Option<Duration>) {
-        let millis = retry.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
-        self.ready.extend(millis.map(sse::retry));
+        self.ready.extend(retry.map(come_back));
         self.over = true;
     }
 }

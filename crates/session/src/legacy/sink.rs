@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{Mutex, oneshot};
+use vestibule_exchange::RpcError;
 use vestibule_frame::{Id, encode as write};
 use vestibule_streamlog::{EventId, Lag, LogError, Reader, Stop, Writer};
 use vestibule_terms::accept::Accepts;
@@ -323,24 +324,18 @@ pub(super) fn one_piece(chunks: Vec<Bytes>) -> Bytes {
 
 /// The response to a request whose stream's history is lost (RES-05).
 pub(super) fn history_lost(request: &Bytes) -> Bytes {
-    lost(
-        request,
-        "the history of this stream is lost",
-        "stream_history_lost",
-    )
+    let message = "the history of this stream is lost";
+    let reason = "stream_history_lost";
+    let error = RpcError::gateway(code::LOST, message, reason, None, false);
+    refused(request, &error)
 }
 
 /// The response to a request whose call was lost with what ran it (EL-15).
 pub(super) fn outcome_unknown(request: &Bytes) -> Bytes {
-    lost(
-        request,
-        "the call was lost; it may or may not have run",
-        "outcome_unknown",
-    )
+    refused(request, &RpcError::lost(None))
 }
 
-fn lost(request: &Bytes, message: &str, reason: &'static str) -> Bytes {
-    let error = vestibule_exchange::RpcError::gateway(code::LOST, message, reason, None, false);
+fn refused(request: &Bytes, error: &RpcError) -> Bytes {
     let id = Id::from_token(request.clone());
     write::error(
         id.as_ref(),

@@ -23,7 +23,7 @@ use crate::legacy::live::Live;
 use crate::modern::drained;
 use crate::observe;
 use crate::room::Shared;
-use crate::stream::EventBody;
+use crate::stream::{EventBody, come_back};
 
 /// How long calls may go on when nobody can hear their answers any more.
 const GRACE: Duration = Duration::from_secs(5);
@@ -167,8 +167,7 @@ impl Connection {
     }
 
     fn close_with(&mut self, retry: Option<Duration>) {
-        let millis = retry.map(|retry| u64::try_from(retry.as_millis()).unwrap_or(u64::MAX));
-        self.ready.extend(millis.map(sse::retry));
+        self.ready.extend(retry.map(come_back));
         self.over = true;
     }
 

@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use vestibule_exchange::{Exchange, Final, RpcError};
+use vestibule_exchange::{Exchange, RpcError};
 use vestibule_frame::{Frame, Id, Kind, Payload};
 use vestibule_store::{SessionKey, StoreError};
 use vestibule_streamlog::LogError;
@@ -18,10 +18,10 @@ use vestibule_terms::{Method, Reject};
 use super::connection::{LATER, finish};
 use super::outlet::deliver;
 use crate::answer;
-use crate::encode::{Encoder, Reply};
+use crate::encode::Reply;
 use crate::facts::{Facts, note_target};
 use crate::legacy::access::attach;
-use crate::legacy::open::{declared, enter, negotiate, opening, refusal, view};
+use crate::legacy::open::{agreed, enter, refusal, welcome};
 use crate::legacy::sink::one_piece;
 use crate::room::{Room, Shared};
 
@@ -88,11 +88,8 @@ async fn opened<S: Exchange>(
     id: &Id,
 ) -> Result<Reply, Reject> {
     let shared = &room.shared;
-    let revision = negotiate(&facts.plan, frame).ok_or(Reject::Internal)?;
-    facts.record.set_revision(revision);
-    let opening = opening(shared, facts, frame, revision);
-    let view = match view(room, facts, frame, &opening).await {
-        Ok(view) => view,
+    let (opening, view) = match agreed(room, facts, frame).await? {
+        Ok(agreed) => agreed,
         Err(error) => return Ok(Reply::error(Some(id), &error)),
     };
     let stored = match enter(shared, key.clone(), opening).await {
@@ -104,15 +101,7 @@ async fn opened<S: Exchange>(
         Err(error) => return Err(refusal(shared, facts, &error)),
     };
     let live = attach(shared, stored, &facts.principal);
-    live.declare(declared(&view));
-    let encoder = Encoder {
-        revision,
-        identity: &shared.rooms.identity,
-        strict: facts.plan.strict_fields,
-        served: &[],
-    };
-    let reply = encoder.reply(Final::View(view), Method::Initialize, id);
-    reply.ok_or(Reject::Internal)
+    welcome(shared, facts, &live, view, id)
 }
 
 /// Puts a response on the stream.

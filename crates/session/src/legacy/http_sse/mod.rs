@@ -28,7 +28,7 @@ use tokio::sync::watch;
 use vestibule_store::{SessionKey, Stored};
 use vestibule_terms::{Reject, SessionId};
 
-use super::access::{attach, unavailable};
+use super::access::{entered, unavailable};
 use super::live::Live;
 use crate::facts::Facts;
 use crate::room::Shared;
@@ -112,14 +112,10 @@ async fn session(
         finish(shared, key).await;
         return Err(Reject::SessionNotFound);
     }
-    let (version, state) = (stored.version, Arc::clone(&stored.state));
-    facts.record.set_revision(stored.opening.revision);
-    let live = attach(shared, stored, &facts.principal);
+    let live = entered(shared, facts, stored, None).await;
     if live.line.as_ref().is_some_and(Line::is_closed) {
         return Err(Reject::SessionNotFound);
     }
-    live.used_by(&facts.principal);
-    live.renewed(shared, version, &state).await;
     Ok(Some(live))
 }
 
