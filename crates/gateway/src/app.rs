@@ -36,7 +36,7 @@ use crate::admission::Admissions;
 use crate::config;
 use crate::pipeline::{self, Before, Front};
 use crate::shutdown::Stop;
-use crate::state::{Legacy, State};
+use crate::state::{Estate, State};
 use crate::toll;
 
 /// The name of this implementation, towards clients and upstreams.
@@ -56,7 +56,7 @@ pub struct App {
     catalog: Arc<Catalog>,
     guard: AddressGuard,
     supervisor: Supervisor,
-    legacy: Legacy,
+    estate: Estate,
     admissions: Admissions,
     readiness: Readiness,
     front: Front,
@@ -222,7 +222,7 @@ impl App {
         let rooms = SessionRooms {
             sessions: state.sessions,
             log: state.log,
-            fleet: Arc::clone(&state.legacy.fleet),
+            fleet: Arc::clone(&state.estate.fleet),
             sealer,
             metrics: metrics.clone(),
             identity: Identity::new(NAME, env!("CARGO_PKG_VERSION"), Some("Vestibule")),
@@ -247,7 +247,7 @@ impl App {
             client,
             catalog,
             guard: before.guard,
-            legacy: state.legacy,
+            estate: state.estate,
             supervisor,
             admissions,
             readiness,
@@ -385,8 +385,8 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     sweeping.abort();
     admitting.abort();
     steps.abort();
-    app.upstreams.shutdown(app.legacy.outlived).await;
-    app.legacy.leave().await;
+    app.upstreams.shutdown(app.estate.outlived).await;
+    app.estate.leave().await;
     drained.cut == 0
 }
 

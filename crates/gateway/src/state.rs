@@ -29,12 +29,12 @@ const SHIPPING: Duration = Duration::from_secs(5);
 pub(crate) struct State {
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) log: Arc<dyn StreamLog>,
-    pub(crate) legacy: Legacy,
+    pub(crate) estate: Estate,
     pub(crate) sealer: Sealer,
 }
 
 /// What this process leaves to others when it ends.
-pub(crate) struct Legacy {
+pub(crate) struct Estate {
     pub(crate) fleet: Arc<dyn Fleet>,
     /// Whether another process goes on with it.
     pub(crate) outlived: bool,
@@ -42,7 +42,7 @@ pub(crate) struct Legacy {
     log: Option<Arc<RedisLog>>,
 }
 
-impl Legacy {
+impl Estate {
     /// Of a process that shares nothing with others at its side.
     fn alone(outlived: bool) -> Self {
         Self {
@@ -105,7 +105,7 @@ impl State {
         Self {
             sessions: Arc::new(MemorySessions::new(Lifetimes::default(), Arc::clone(clock))),
             log: Arc::new(MemoryLog::new(sealer.clone(), Limits::default())),
-            legacy: Legacy::alone(false),
+            estate: Estate::alone(false),
             sealer,
         }
     }
@@ -137,7 +137,7 @@ impl State {
         Ok(Self {
             sessions,
             log: Arc::clone(&log) as Arc<dyn StreamLog>,
-            legacy: Legacy {
+            estate: Estate {
                 fleet,
                 outlived: true,
                 log: Some(log),
@@ -180,7 +180,7 @@ impl State {
         Ok(Self {
             sessions,
             log,
-            legacy: Legacy::alone(true),
+            estate: Estate::alone(true),
             sealer,
         })
     }
