@@ -13,8 +13,9 @@ use crate::peers::{Streams, legacy_upstream, notification, reply, streams, text_
 use crate::process::{Folder, Served};
 use crate::restart::{Client, Flight, house_of, id, kill, next, progresses, rest};
 use crate::talk::{
-    SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, post, response, soon, text,
+    SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, response, soon, text,
 };
+use crate::upstream_streams::resumable;
 
 const UP: &str = "/mcp/t/up";
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
@@ -67,17 +68,6 @@ tenants:
     }
 }
 
-/// Streams for calls and for GETs that resume one; a standalone GET is refused.
-async fn resumable() -> (RecordingUpstream, Streams) {
-    let (opens, streams) = streams();
-    let upstream = legacy_upstream(json!({ "tools": {} }), move |request: &Recorded| {
-        let resumes = request.method == "GET" && request.field("last-event-id").is_some();
-        (resumes || request.rpc_method() == "tools/call").then(|| opens.answer(request))
-    })
-    .await;
-    (upstream, streams)
-}
-
 /// SES-02, SES-03: every verb of a session works on every replica, and its end is known to all.
 #[tokio::test]
 async fn ses_03_every_verb_of_a_session_works_on_every_replica() {
@@ -126,9 +116,7 @@ async fn res_03_a_stream_is_resumed_on_another_replica() {
     };
     let (a, b) = tokio::join!(house.replica(), house.replica());
     let client = Client::open(&a).await;
-    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
-    flight.client.head().await.unwrap();
-    let priming = next(&mut flight.client).await;
+    let (mut flight, priming) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
     for value in 1..=3 {
         flight.progress(value).await;
         next(&mut flight.client).await;
@@ -248,9 +236,7 @@ async fn el_15_a_call_that_cannot_go_on_gets_exactly_one_error() {
     };
     let (a, b) = tokio::join!(house.replica(), house.replica());
     let client = Client::open(&a).await;
-    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
-    flight.client.head().await.unwrap();
-    next(&mut flight.client).await;
+    let (mut flight, _) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
     flight.progress(1).await;
     let last = next(&mut flight.client).await;
     kill(a).await;
@@ -280,9 +266,7 @@ async fn can_01_a_call_is_cancelled_from_another_replica() {
     };
     let (a, b) = tokio::join!(house.replica(), house.replica());
     let client = Client::open(&a).await;
-    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
-    flight.client.head().await.unwrap();
-    next(&mut flight.client).await;
+    let (mut flight, _) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
     let params = json!({ "requestId": 7 });
     let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
     assert_eq!(b.ask(&client.post(&cancel)).await.status, 202);
@@ -355,7 +339,7 @@ async fn el_18_a_question_is_answered_on_another_replica() {
         return;
     };
     let (a, b) = tokio::join!(house.replica(), house.replica());
-    let client = opened_with(&a, json!({ "elicitation": {} })).await;
+    let client = Client::able(&a, &json!({ "elicitation": {} })).await;
     let mut calling = a.connect().await;
     calling.send(&client.call(1, "t").bytes()).await.unwrap();
     let (sent, stream) = streams.next().await;
@@ -383,22 +367,6 @@ async fn el_18_a_question_is_answered_on_another_replica() {
     assert_eq!(ids, [json!("q")], "one answer");
 }
 
-async fn opened_with(gateway: &Served, capabilities: Value) -> Client {
-    let params = json!({ "protocolVersion": SESSIONS[0], "capabilities": capabilities,
-        "clientInfo": { "name": "c", "version": "1" } });
-    let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });
-    let answer = gateway.ask(&post(UP, body.to_string())).await;
-    let session = answer
-        .head
-        .field("mcp-session-id")
-        .expect("an id")
-        .to_owned();
-    let client = Client { session };
-    let ready = json!({ "jsonrpc": "2.0", "method": "notifications/initialized" });
-    assert_eq!(gateway.ask(&client.post(&ready)).await.status, 202);
-    client
-}
-
 /// EL-22, failure matrix: while the store is away stateless clients notice nothing, running streams
 /// go on, new sessions and unknown ids are told when to come back; then all is as before.
 #[tokio::test]
@@ -407,11 +375,9 @@ async fn el_22_an_outage_of_the_store_stops_new_sessions_only() {
     let Some(house) = House::build(upstream.reach(), "") else {
         return;
     };
-    let a = house.replica().await;
+    let (a, b) = tokio::join!(house.replica(), house.replica());
     let client = Client::open(&a).await;
-    let mut flight = Flight::start(&a, &upstream, &client.call(7, "stream")).await;
-    flight.client.head().await.unwrap();
-    next(&mut flight.client).await;
+    let (mut flight, _) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
     flight.progress(1).await;
     next(&mut flight.client).await;
     house.redis.pause();
@@ -425,6 +391,7 @@ async fn el_22_an_outage_of_the_store_stops_new_sessions_only() {
     let refused = a.ask(&initialize(UP, SESSIONS[0])).await;
     assert_eq!(refused.status, 503);
     assert!(refused.head.field("retry-after").is_some());
+    assert_eq!(client.echo(&b).await.status, 503, "unknown here");
     let ready = a.page("/readyz").await;
     assert_eq!(ready.status, 200, "an outage must not empty the service");
     house.redis.resume();

@@ -13,7 +13,7 @@ use vestibule_testkit::{PATIENCE, RawClient, RawRequest, RawResponse, Recorded};
 
 use crate::process::{Folder, Program, Served};
 use crate::talk::{
-    SESSIONS, Upstream, get, initialize, open_tenant, post, progress, response, text,
+    SESSIONS, Upstream, get, initialize_with, open_tenant, post, progress, response, text,
 };
 
 const UP: &str = "/mcp/t/up";
@@ -45,7 +45,13 @@ pub(crate) struct Client {
 
 impl Client {
     pub(crate) async fn open(gateway: &Served) -> Self {
-        let answer = gateway.ask(&initialize(UP, SESSIONS[0])).await;
+        Self::able(gateway, &json!({})).await
+    }
+
+    /// One that declares capabilities.
+    pub(crate) async fn able(gateway: &Served, capabilities: &Value) -> Self {
+        let opening = initialize_with(UP, SESSIONS[0], capabilities);
+        let answer = gateway.ask(&opening).await;
         let session = answer
             .head
             .field("mcp-session-id")
@@ -101,6 +107,18 @@ impl Flight {
         }
     }
 
+    /// The same, once its stream is open; the id of the stream's beginning is in the event.
+    pub(crate) async fn primed(
+        gateway: &Served,
+        upstream: &Upstream,
+        request: &RawRequest,
+    ) -> (Self, SseEvent) {
+        let mut flight = Self::start(gateway, upstream, request).await;
+        flight.client.head().await.unwrap();
+        let priming = next(&mut flight.client).await;
+        (flight, priming)
+    }
+
     pub(crate) async fn progress(&self, value: u32) {
         let message = progress(&self.request, value);
         self.upstream.message(&message).await.unwrap();
@@ -151,9 +169,9 @@ async fn el_15_a_call_that_died_with_its_process_is_resumed_to_exactly_one_error
     let (_folder, file) = house(&upstream, "");
     let gateway = Served::start(&file).await;
     let client = Client::open(&gateway).await;
-    let mut flight = Flight::start(&gateway, &upstream, &client.call(7, "stream")).await;
-    flight.client.head().await.unwrap();
-    let mut had = vec![next(&mut flight.client).await];
+    let (mut flight, priming) =
+        Flight::primed(&gateway, &upstream, &client.call(7, "stream")).await;
+    let mut had = vec![priming];
     for value in 1..=5 {
         flight.progress(value).await;
         had.push(next(&mut flight.client).await);
@@ -198,9 +216,8 @@ async fn res_03_a_finished_stream_is_replayed_whole_by_the_next_process() {
     let (folder, file) = house(&upstream, store);
     let gateway = Served::start(&file).await;
     let client = Client::open(&gateway).await;
-    let mut flight = Flight::start(&gateway, &upstream, &client.call(1, "stream")).await;
-    flight.client.head().await.unwrap();
-    let priming = next(&mut flight.client).await;
+    let (mut flight, priming) =
+        Flight::primed(&gateway, &upstream, &client.call(1, "stream")).await;
     flight.progress(1).await;
     next(&mut flight.client).await;
     // a second connection takes over, so that the first one misses the rest

@@ -119,9 +119,14 @@ pub(crate) fn get(target: &str) -> RawRequest {
 // === clients with a session ===
 
 pub(crate) fn initialize(target: &str, version: &str) -> RawRequest {
+    initialize_with(target, version, &json!({}))
+}
+
+/// The same for a client that can do something.
+pub(crate) fn initialize_with(target: &str, version: &str, capabilities: &Value) -> RawRequest {
     let params = json!({
         "protocolVersion": version,
-        "capabilities": {},
+        "capabilities": capabilities,
         "clientInfo": { "name": "test", "version": "1" },
     });
     let body = json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params });

@@ -13,7 +13,7 @@ use crate::peers::{
 };
 
 /// Streams for calls and for GETs that resume one; a standalone GET is refused.
-async fn resumable() -> (RecordingUpstream, Streams) {
+pub(crate) async fn resumable() -> (RecordingUpstream, Streams) {
     let (opens, streams) = streams();
     let upstream = legacy_upstream(json!({ "tools": {} }), move |request: &Recorded| {
         let resumes = request.method == "GET" && request.field("last-event-id").is_some();
