@@ -19,19 +19,16 @@ pub enum Kind {
     Upstream,
     /// A question to the client that waits for its answer.
     Question,
-    /// A call that runs.
-    Call,
 }
 
 impl Kind {
-    const ALL: [Kind; 3] = [Kind::Upstream, Kind::Question, Kind::Call];
+    const ALL: [Kind; 2] = [Kind::Upstream, Kind::Question];
 
     /// How it is written down.
     pub(crate) const fn letter(self) -> u8 {
         match self {
             Kind::Upstream => b'u',
             Kind::Question => b'q',
-            Kind::Call => b'c',
         }
     }
 
@@ -45,7 +42,6 @@ impl Kind {
         match self {
             Kind::Upstream => "upstream",
             Kind::Question => "question",
-            Kind::Call => "call",
         }
     }
 }
@@ -155,13 +151,13 @@ mod tests {
     fn bytes_are_counted_through_every_change() {
         let mut belongings = Belongings::default();
         let record = |length| Bytes::from(vec![7; length]);
-        belongings.keep(Kind::Call, "a", record(10)).unwrap();
+        belongings.keep(Kind::Question, "a", record(10)).unwrap();
         assert_eq!(belongings.bytes, 11);
-        belongings.keep(Kind::Call, "a", record(50)).unwrap();
+        belongings.keep(Kind::Question, "a", record(50)).unwrap();
         assert_eq!(belongings.bytes, 11, "what is there stays");
         let swap = |belongings: &mut Belongings, expected, record| {
             belongings
-                .swap(Kind::Call, "a", &vec![7; expected], record)
+                .swap(Kind::Question, "a", &vec![7; expected], record)
                 .unwrap()
         };
         assert!(!swap(&mut belongings, 9, None));

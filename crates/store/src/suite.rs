@@ -449,7 +449,7 @@ pub(crate) async fn what_is_kept_belongs_to_its_session_alone(make: Make<'_>, _:
         key("evil", "alice", "s"),
         key("acme", "alice", "u"),
     ] {
-        assert_eq!(keep(foreign.clone(), Kind::Call, "x").await, None);
+        assert_eq!(keep(foreign.clone(), Kind::Question, "x").await, None);
         let found = sessions.kept(&foreign, Kind::Upstream, "n").await;
         assert_eq!(found.unwrap(), None);
         let all = sessions.all_kept(&foreign, Kind::Upstream).await;
@@ -503,32 +503,32 @@ pub(crate) async fn what_is_kept_is_bounded(make: Make<'_>, _: &ManualClock) {
     open(&sessions, &large).await;
     for number in 0..256 {
         let name = number.to_string();
-        let keep = sessions.keep(&many, Kind::Call, &name, bytes("x"));
+        let keep = sessions.keep(&many, Kind::Question, &name, bytes("x"));
         assert!(keep.await.unwrap().unwrap().mine);
     }
     let keep = sessions
         .keep(&many, Kind::Upstream, "more", bytes("x"))
         .await;
     assert_eq!(keep, Err(StoreError::NoRoom("upstream")));
-    let there = sessions.keep(&many, Kind::Call, "7", bytes("y")).await;
+    let there = sessions.keep(&many, Kind::Question, "7", bytes("y")).await;
     assert!(!there.unwrap().unwrap().mine, "what is there needs no room");
-    let swap = sessions.swap_kept(&many, Kind::Call, "7", b"x", None);
+    let swap = sessions.swap_kept(&many, Kind::Question, "7", b"x", None);
     assert!(swap.await.unwrap());
     let keep = sessions.keep(&many, Kind::Upstream, "more", bytes("x"));
     assert!(keep.await.unwrap().unwrap().mine);
 
     let record = Bytes::from(vec![b'x'; (256 << 10) - 4]);
-    let keep = sessions.keep(&large, Kind::Call, "full", record.clone());
+    let keep = sessions.keep(&large, Kind::Question, "full", record.clone());
     assert!(keep.await.unwrap().unwrap().mine);
-    let keep = sessions.keep(&large, Kind::Call, "", bytes("x")).await;
+    let keep = sessions.keep(&large, Kind::Question, "", bytes("x")).await;
     assert_eq!(keep, Err(StoreError::NoRoom("call")));
     let longer = Some(Bytes::from(vec![b'x'; 256 << 10]));
-    let swap = sessions.swap_kept(&large, Kind::Call, "full", &record, longer);
+    let swap = sessions.swap_kept(&large, Kind::Question, "full", &record, longer);
     assert_eq!(swap.await, Err(StoreError::NoRoom("call")));
     let shorter = Some(bytes("short"));
-    let swap = sessions.swap_kept(&large, Kind::Call, "full", &record, shorter);
+    let swap = sessions.swap_kept(&large, Kind::Question, "full", &record, shorter);
     assert!(swap.await.unwrap());
-    let keep = sessions.keep(&large, Kind::Call, "", bytes("x"));
+    let keep = sessions.keep(&large, Kind::Question, "", bytes("x"));
     assert!(
         keep.await.unwrap().unwrap().mine,
         "its bytes are free again"

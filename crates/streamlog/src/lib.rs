@@ -55,7 +55,7 @@ pub use log::{
     StreamRef, Swept,
 };
 pub use memory::{MemoryLog, Stats};
-pub use redis::{HOLD, Mode, Modes, RedisLog};
+pub use redis::{Mode, Modes, RedisLog};
 pub use resume::Resume;
 pub use retain::Limits;
 pub use tail::{Next, Reader, Stop, Tail};

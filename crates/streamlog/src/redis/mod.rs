@@ -62,7 +62,7 @@ use crate::times::Times;
 use crate::{LogError, Pending};
 
 /// How long a resumption waits for the store (EL-29).
-pub const HOLD: Duration = Duration::from_secs(30);
+const HOLD: Duration = Duration::from_secs(30);
 
 /// What streams do while the store cannot be reached (EL-22).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

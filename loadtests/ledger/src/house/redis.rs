@@ -39,6 +39,10 @@ impl Server {
         arguments.extend(["--save".to_owned(), String::new()]);
         arguments.extend(["--dir".to_owned(), folder.display().to_string()]);
         arguments.extend(more.iter().cloned());
+        Self::begin(port, folder, arguments).await
+    }
+
+    async fn begin(port: u16, folder: PathBuf, arguments: Vec<String>) -> anyhow::Result<Self> {
         let mut server = Self {
             port,
             folder,
@@ -68,14 +72,7 @@ sentinel parallel-syncs mymaster 1
         );
         std::fs::write(&file, text)?;
         let arguments = vec![file.display().to_string(), "--sentinel".to_owned()];
-        let mut server = Self {
-            port,
-            folder,
-            arguments,
-            process: None,
-        };
-        server.run().await?;
-        Ok(server)
+        Self::begin(port, folder, arguments).await
     }
 
     /// Starts it again after a kill; returns when it answers and has read its log.

@@ -172,7 +172,7 @@ async fn case_65_nothing_outlives_its_session() {
     let (a, b) = (world.replica().await, world.replica().await);
     for id in ["ended", "idle", "streaming"] {
         let key = create(&a, id).await;
-        let keep = b.keep(&key, Kind::Call, "c", Bytes::from_static(b"x"));
+        let keep = b.keep(&key, Kind::Question, "c", Bytes::from_static(b"x"));
         keep.await.unwrap().unwrap();
     }
     let _stream = OpenStream::begin(&b, &key("streaming"))
@@ -385,7 +385,7 @@ async fn every_key_of_a_session_has_an_end() {
     let Some(world) = World::new() else { return };
     let sessions = world.replica().await;
     let key = create(&sessions, "s").await;
-    let keep = sessions.keep(&key, Kind::Call, "c", Bytes::from_static(b"x"));
+    let keep = sessions.keep(&key, Kind::Question, "c", Bytes::from_static(b"x"));
     keep.await.unwrap().unwrap();
     let _stream = OpenStream::begin(&sessions, &key).await.unwrap().unwrap();
     for key in world.keys() {
