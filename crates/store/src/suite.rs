@@ -521,10 +521,10 @@ pub(crate) async fn what_is_kept_is_bounded(make: Make<'_>, _: &ManualClock) {
     let keep = sessions.keep(&large, Kind::Question, "full", record.clone());
     assert!(keep.await.unwrap().unwrap().mine);
     let keep = sessions.keep(&large, Kind::Question, "", bytes("x")).await;
-    assert_eq!(keep, Err(StoreError::NoRoom("call")));
+    assert_eq!(keep, Err(StoreError::NoRoom("question")));
     let longer = Some(Bytes::from(vec![b'x'; 256 << 10]));
     let swap = sessions.swap_kept(&large, Kind::Question, "full", &record, longer);
-    assert_eq!(swap.await, Err(StoreError::NoRoom("call")));
+    assert_eq!(swap.await, Err(StoreError::NoRoom("question")));
     let shorter = Some(bytes("short"));
     let swap = sessions.swap_kept(&large, Kind::Question, "full", &record, shorter);
     assert!(swap.await.unwrap());
