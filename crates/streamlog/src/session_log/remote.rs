@@ -190,7 +190,7 @@ impl SessionLog {
     pub(crate) fn is_shipping(&self) -> bool {
         let streams = self.streams.values();
         let mut remotes = streams.filter_map(|stream| stream.remote.as_ref());
-        remotes.any(|remote| remote.shipping.is_some()) || self.backlog.len() > 0
+        remotes.any(|remote| remote.shipping.is_some()) || self.is_unpublished()
     }
 
     /// Whether so much of a stream is on its way to the store that its writer waits: a reader would
