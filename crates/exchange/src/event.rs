@@ -74,11 +74,8 @@ pub enum Final {
 /// The events of one call. Dropping it cancels the call: the upstream is told within a second.
 pub struct Events(Source);
 
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a call that ends at once costs no allocation"
-)]
 enum Source {
+    /// A call that ends at once costs no allocation.
     Ready(Option<Event>),
     Stream(Pin<Box<dyn Stream<Item = Event> + Send>>),
 }

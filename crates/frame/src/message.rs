@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::hash::{Hash, Hasher};
+use std::sync::Arc;
 
 use bytes::Bytes;
 
@@ -26,10 +27,13 @@ pub enum Kind {
 
 /// One whole scanned JSON-RPC message.
 ///
-/// Cheap to clone: the shared bytes and a small table of spans. Every span that its methods return
-/// refers to [`Frame::bytes`].
+/// A handle: cheap to clone, and to hand from stage to stage. Every span that its methods return refers
+/// to [`Frame::bytes`].
 #[derive(Clone)]
-pub struct Frame {
+pub struct Frame(Arc<Scanned>);
+
+/// The bytes and a small table of spans.
+struct Scanned {
     bytes: Bytes,
     layout: Layout,
     kind: Kind,
@@ -57,11 +61,11 @@ impl Frame {
     pub fn parse(bytes: Bytes, limits: &Limits) -> Result<Frame, FrameError> {
         let mut layout = Layout::default();
         match shape::read(&bytes, limits, &mut layout) {
-            Ok(kind) => Ok(Frame {
+            Ok(kind) => Ok(Frame(Arc::new(Scanned {
                 bytes,
                 layout,
                 kind,
-            }),
+            }))),
             Err(fault) if fault.reason().is_unreadable() => Err(fault.into()),
             Err(fault) => Err(FrameError {
                 id: judge::recover_id(&bytes, limits),
@@ -72,118 +76,118 @@ impl Frame {
 
     /// The message as it came, surrounding whitespace included.
     pub fn bytes(&self) -> &Bytes {
-        &self.bytes
+        &self.0.bytes
     }
 
     /// The raw text of a span.
     pub fn text(&self, span: Span) -> &[u8] {
-        self.bytes.get(span.range()).unwrap_or_default()
+        self.0.bytes.get(span.range()).unwrap_or_default()
     }
 
     /// The raw text of a span as a slice that shares the message's memory.
     pub fn shared(&self, span: Span) -> Bytes {
-        if self.bytes.get(span.range()).is_none() {
+        if self.0.bytes.get(span.range()).is_none() {
             return Bytes::new();
         }
-        self.bytes.slice(span.range())
+        self.0.bytes.slice(span.range())
     }
 
     /// Request, notification or response.
     pub fn kind(&self) -> Kind {
-        self.kind
+        self.0.kind
     }
 
     /// The id; a response with an error may lack it.
     pub fn id(&self) -> Option<Id> {
-        let span = present(self.layout.id)?;
+        let span = present(self.0.layout.id)?;
         (self.text(span).first() != Some(&b'n')).then(|| Id(self.shared(span)))
     }
 
     /// The span of the id, null or not.
     pub(crate) fn id_span(&self) -> Option<Span> {
-        present(self.layout.id)
+        present(self.0.layout.id)
     }
 
     /// The method, decoded; none for responses.
     pub fn method(&self) -> Option<Cow<'_, str>> {
-        self.string(present(self.layout.method)?)
+        self.string(present(self.0.layout.method)?)
     }
 
     /// The span of the method token, quotes included.
     pub fn method_span(&self) -> Option<Span> {
-        present(self.layout.method)
+        present(self.0.layout.method)
     }
 
     /// The `params` object. Null counts as absent (FRM-15); none for responses.
     pub fn params(&self) -> Option<Span> {
-        self.if_call(self.layout.params)
+        self.if_call(self.0.layout.params)
     }
 
     /// `params.name`, any type but null.
     pub fn name(&self) -> Option<Span> {
-        self.if_call(self.layout.name)
+        self.if_call(self.0.layout.name)
     }
 
     /// `params.uri`, any type but null.
     pub fn uri(&self) -> Option<Span> {
-        self.if_call(self.layout.uri)
+        self.if_call(self.0.layout.uri)
     }
 
     /// `params.arguments`, any type but null.
     pub fn arguments(&self) -> Option<Span> {
-        self.if_call(self.layout.arguments)
+        self.if_call(self.0.layout.arguments)
     }
 
     /// The `params._meta` object.
     pub fn meta(&self) -> Option<Span> {
-        self.if_call(self.layout.meta)
+        self.if_call(self.0.layout.meta)
     }
 
     /// `params._meta.progressToken`, any type but null.
     pub fn progress_token(&self) -> Option<Span> {
-        self.if_call(self.layout.progress_token)
+        self.if_call(self.0.layout.progress_token)
     }
 
     /// The result of a response.
     pub fn result(&self) -> Option<Span> {
-        present(self.layout.result)
+        present(self.0.layout.result)
     }
 
     /// `_meta` of the result object, any type but null.
     pub fn result_meta(&self) -> Option<Span> {
-        present(self.layout.result_meta)
+        present(self.0.layout.result_meta)
     }
 
     /// `resultType` of the result object, any type but null.
     pub fn result_type(&self) -> Option<Span> {
-        present(self.layout.result_type)
+        present(self.0.layout.result_type)
     }
 
     /// `content` of the result object, any type but null.
     pub fn result_content(&self) -> Option<Span> {
-        present(self.layout.content)
+        present(self.0.layout.content)
     }
 
     /// The `type` of the one object in `content`, where that is all it holds: known without
     /// another walk over a block that may be large.
     pub fn only_block_type(&self) -> Option<Span> {
-        present(self.layout.block)?;
-        present(self.layout.block_type)
+        present(self.0.layout.block)?;
+        present(self.0.layout.block_type)
     }
 
     /// `structuredContent` of the result object, any type but null.
     pub fn result_structured(&self) -> Option<Span> {
-        present(self.layout.structured)
+        present(self.0.layout.structured)
     }
 
     /// Whether the result object says `isError`.
     pub fn result_is_error(&self) -> bool {
-        self.text(self.layout.is_error) == b"true"
+        self.text(self.0.layout.is_error) == b"true"
     }
 
     /// The error of a response.
     pub fn error(&self) -> Option<Span> {
-        present(self.layout.error)
+        present(self.0.layout.error)
     }
 
     /// Code, message and data of the error of a response.
@@ -207,17 +211,17 @@ impl Frame {
 
     /// The message object itself.
     pub fn root(&self) -> Span {
-        self.layout.root
+        self.0.layout.root
     }
 
     /// The members of an object of this message; none when `object` is not the span of an object.
     pub fn members(&self, object: Span) -> Members<'_> {
-        Members::new(&self.bytes, object, self.landmarks())
+        Members::new(&self.0.bytes, object, self.landmarks())
     }
 
     /// The values of an array of this message; none when `array` is not the span of an array.
     pub fn elements(&self, array: Span) -> Elements<'_> {
-        Elements::new(&self.bytes, array)
+        Elements::new(&self.0.bytes, array)
     }
 
     /// The value of a member of an object of this message. Of duplicates the last one counts.
@@ -237,12 +241,12 @@ impl Frame {
     }
 
     fn if_call(&self, span: Span) -> Option<Span> {
-        present(span).filter(|_| self.kind != Kind::Response)
+        present(span).filter(|_| self.0.kind != Kind::Response)
     }
 
     /// Large parts whose ends are known, so that a walk need not scan them again.
     fn landmarks(&self) -> Landmarks {
-        let parts = &self.layout;
+        let parts = &self.0.layout;
         [
             parts.params,
             parts.arguments,
@@ -259,9 +263,9 @@ impl fmt::Debug for Frame {
     /// Kind, method and size: never the contents.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Frame")
-            .field("kind", &self.kind)
+            .field("kind", &self.0.kind)
             .field("method", &self.method())
-            .field("len", &self.bytes.len())
+            .field("len", &self.0.bytes.len())
             .finish()
     }
 }

@@ -32,10 +32,6 @@ pub(crate) struct Running {
 }
 
 /// What a wait for the next event came to.
-#[expect(
-    clippy::large_enum_variant,
-    reason = "taken apart where it arrives; a box would cost every event an allocation"
-)]
 pub(crate) enum Next {
     /// An event; nothing after the end.
     Event(Option<Event>),
