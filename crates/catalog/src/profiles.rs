@@ -56,6 +56,11 @@ impl Profiles {
             self.probes.note(key, &known);
             return Ok(known);
         }
+        // on the heap, like all that is seldom done: it would make every call's future larger
+        Box::pin(self.probed(key, wait)).await
+    }
+
+    async fn probed(&self, key: Key, wait: Duration) -> Outcome {
         if let Some(failure) = self.probes.failed.get(&key)
             && failure.0.elapsed() < FAILURE
         {
@@ -66,7 +71,7 @@ impl Profiles {
         match tokio::time::timeout(wait, self.probe(key.clone())).await {
             Ok(Ok(profile)) => Ok(profile),
             Ok(Err(error)) => self.probes.last_good(&key, error),
-            Err(_) => self.probes.last_good(&key, RpcError::timeout(upstream)),
+            Err(_) => self.probes.last_good(&key, RpcError::timeout(&key.1)),
         }
     }
 

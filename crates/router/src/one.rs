@@ -150,13 +150,13 @@ async fn annotated(
     if selected.annotated.is_some() || !(mirrors || call.revision.is_modern()) {
         return selected.annotated.clone();
     }
-    definition(
+    Box::pin(definition(
         router,
         call,
         &selected.upstream,
         &selected.original,
         Freshness::Resolving,
-    )
+    ))
     .await
 }
 

@@ -1,8 +1,6 @@
 //! The events of a call on their way back: rewritten, errors mapped, and the one retry that a
 //! changed header annotation earns (XMH-06).
 
-use std::collections::VecDeque;
-
 use futures_util::StreamExt;
 use futures_util::stream;
 use vestibule_catalog::Freshness;
@@ -44,7 +42,6 @@ struct Relay {
     events: Events,
     retry: Option<Box<Retry>>,
     over: bool,
-    queue: VecDeque<Event>,
 }
 
 /// Passes events on; a call that has ended already stays one.
@@ -59,7 +56,6 @@ pub(crate) fn relay(rewrite: Rewrite, events: Events, retry: Option<Retry>) -> E
         events,
         retry: retry.map(Box::new),
         over: false,
-        queue: VecDeque::new(),
     };
     // boxed, because it changes hands for every event
     Events::stream(stream::unfold(Box::new(relay), |mut relay| async move {
@@ -70,13 +66,7 @@ pub(crate) fn relay(rewrite: Rewrite, events: Events, retry: Option<Retry>) -> E
 
 impl Relay {
     async fn next(&mut self) -> Option<Event> {
-        loop {
-            if let Some(event) = self.queue.pop_front() {
-                return Some(event);
-            }
-            if self.over {
-                return None;
-            }
+        while !self.over {
             match self.events.next().await {
                 Some(Event::Final(end)) => {
                     if is_header_mismatch(&end)
@@ -88,7 +78,11 @@ impl Relay {
                     self.over = true;
                     return Some(Event::Final(self.rewrite.end(end)));
                 }
-                Some(event) => self.queue.extend(self.rewrite.event(event)),
+                Some(event) => {
+                    if let Some(event) = self.rewrite.event(event) {
+                        return Some(event);
+                    }
+                }
                 None => {
                     self.over = true;
                     let error = RpcError::outcome_unknown(self.rewrite.upstream());
@@ -96,5 +90,6 @@ impl Relay {
                 }
             }
         }
+        None
     }
 }

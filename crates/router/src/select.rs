@@ -41,9 +41,9 @@ pub(crate) async fn select(
         }
         Target::Uri => {
             let span = call.message.frame().uri();
-            located(router, call, Kind::Resources, span).await
+            Box::pin(located(router, call, Kind::Resources, span)).await
         }
-        Target::Reference => referenced(router, call).await,
+        Target::Reference => Box::pin(referenced(router, call)).await,
     }
 }
 

@@ -41,10 +41,11 @@ impl Router {
         match route(call.method) {
             Route::Local(Local::View) => view::view(&self, &call).await,
             Route::Local(Local::Ping) => Events::ready(Final::Empty),
-            Route::FanOut(FanOut::List(kind)) => fanout::list(self, call, kind).await,
-            Route::FanOut(FanOut::Level) => fanout::level(&self, &call).await,
+            // on the heap, like all that is seldom done: it would make every call's future larger
+            Route::FanOut(FanOut::List(kind)) => Box::pin(fanout::list(self, call, kind)).await,
+            Route::FanOut(FanOut::Level) => Box::pin(fanout::level(&self, &call)).await,
             Route::One(target) => one::call(self, call, target).await,
-            Route::Stream => listen::listen(self, call).await,
+            Route::Stream => Box::pin(listen::listen(self, call)).await,
             Route::Unknown => Events::error(method_not_found()),
         }
     }
