@@ -16,17 +16,15 @@ pub type Admission = Arc<dyn Fn(&Principal, &ServerId) -> bool + Send + Sync>;
 /// Tells every call of this process to look whether it is over.
 pub(crate) struct Endings {
     admission: Admission,
-    /// True once nothing may go on.
+    /// Changes once nothing may go on, and whenever somebody may have lost his admission: one thing to
+    /// watch, since every call does.
     stopped: watch::Sender<bool>,
-    /// Changes whenever somebody may have lost his admission.
-    changed: watch::Sender<u64>,
 }
 
 /// One call's or stream's view of it.
 pub(crate) struct Ending {
     admission: Admission,
     stopped: watch::Receiver<bool>,
-    changed: watch::Receiver<u64>,
     principal: Arc<Principal>,
     plan: Arc<ServerPlan>,
 }
@@ -38,7 +36,6 @@ impl Endings {
         Self {
             admission,
             stopped: watch::Sender::new(false),
-            changed: watch::Sender::new(0),
         }
     }
 
@@ -51,7 +48,6 @@ impl Endings {
         Ending {
             admission: Arc::clone(&self.admission),
             stopped: self.stopped.subscribe(),
-            changed: self.changed.subscribe(),
             principal: Arc::clone(principal),
             plan: Arc::clone(plan),
         }
@@ -68,8 +64,7 @@ impl Endings {
 
     /// Whoever is no longer let in ends now.
     pub(crate) fn recheck(&self) {
-        self.changed
-            .send_modify(|turn| *turn = turn.wrapping_add(1));
+        self.stopped.send_modify(|_same| {});
     }
 }
 
@@ -80,23 +75,17 @@ impl Ending {
     /// again.
     pub(crate) async fn over(&mut self) -> RpcError {
         loop {
-            let stopped = tokio::select! {
-                stopped = self.stopped.wait_for(|stopped| *stopped) => stopped.is_ok(),
-                changed = self.changed.changed() => {
-                    if changed.is_ok() && !(self.admission)(&self.principal, &self.plan.server) {
-                        return no_longer_admitted();
-                    }
-                    if changed.is_ok() {
-                        continue;
-                    }
-                    false
-                }
-            };
-            if stopped {
+            if *self.stopped.borrow() {
                 return stopping();
             }
-            // nobody is left who could end it
-            std::future::pending::<()>().await;
+            if self.stopped.changed().await.is_err() {
+                // nobody is left who could end it
+                std::future::pending::<()>().await;
+            }
+            let stopped = *self.stopped.borrow();
+            if !stopped && !(self.admission)(&self.principal, &self.plan.server) {
+                return no_longer_admitted();
+            }
         }
     }
 }
