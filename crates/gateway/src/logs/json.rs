@@ -101,6 +101,46 @@ impl Members<'_> {
         self.raw("\"");
     }
 
+    /// A number without the general formatter: an access record has half a dozen.
+    fn decimal(&mut self, number: u64) {
+        let (mut digits, mut left) = ([0_u8; 20], number);
+        let mut used = 0;
+        for digit in digits.iter_mut().rev() {
+            *digit = b'0' + u8::try_from(left % 10).unwrap_or_default();
+            used += 1;
+            left /= 10;
+            if left == 0 {
+                break;
+            }
+        }
+        let start = digits.len() - used;
+        self.line.extend(digits.iter().skip(start));
+    }
+
+    fn number(&mut self, value: f64) {
+        match thousandths(value) {
+            Some(count) => {
+                self.decimal(count / 1000);
+                self.fraction(count % 1000);
+            }
+            None if value.is_finite() => self.format(format_args!("{value:?}")),
+            None => self.raw("null"), // JSON has no such number
+        }
+    }
+
+    /// What stands behind the point: at least one digit, and no zero at its end.
+    fn fraction(&mut self, thousandths: u64) {
+        self.raw(".");
+        let mut left = thousandths;
+        for place in [100, 10, 1] {
+            self.decimal(left / place);
+            left %= place;
+            if left == 0 {
+                break;
+            }
+        }
+    }
+
     fn escaped(&mut self, text: &str) {
         let mut rest = text;
         while let Some(at) = rest.bytes().position(must_be_escaped) {
@@ -118,6 +158,19 @@ impl Members<'_> {
         }
         self.raw(rest);
     }
+}
+
+/// The number in thousandths, where that is exactly what it is: so are all durations.
+fn thousandths(value: f64) -> Option<u64> {
+    const MOST: f64 = 9e12; // far from where not every integer is a number of this kind
+    let count = (value * 1000.0).round();
+    let exact = (0.0..MOST).contains(&count) && count / 1000.0 == value && value.is_sign_positive();
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "an integer between the bounds"
+    )]
+    exact.then_some(count as u64)
 }
 
 /// What may not stand in a JSON string as it is.
@@ -140,7 +193,7 @@ impl Visit for Members<'_> {
 
     fn record_u64(&mut self, field: &Field, value: u64) {
         self.name(field);
-        self.format(format_args!("{value}"));
+        self.decimal(value);
     }
 
     fn record_i64(&mut self, field: &Field, value: i64) {
@@ -155,11 +208,7 @@ impl Visit for Members<'_> {
 
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.name(field);
-        if value.is_finite() {
-            self.format(format_args!("{value:?}"));
-        } else {
-            self.raw("null"); // JSON has no such number
-        }
+        self.number(value);
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
@@ -227,6 +276,49 @@ mod tests {
             "some": 7, "below": -1, "real": 0.0, "endless": null, "yes": true, "shown": "x\"y",
         });
         assert_eq!(line, expected);
+    }
+
+    /// Numbers are written as the general formatter does, whichever way they are written.
+    #[test]
+    fn numbers_are_written_as_they_are() {
+        let numbers = [
+            0.0,
+            -0.0,
+            0.001,
+            0.01,
+            0.1,
+            0.12,
+            1.0,
+            1.5,
+            10.05,
+            123.456,
+            7_200_000.0,
+            0.0005,
+            1e-7,
+            0.1 + 0.2,
+            -3.25,
+            1e13,
+            1e300,
+            f64::MAX,
+        ];
+        for number in numbers {
+            let mut line = Vec::new();
+            let mut members = Members {
+                line: &mut line,
+                names_request: false,
+            };
+            members.number(number);
+            assert_eq!(String::from_utf8(line).unwrap(), format!("{number:?}"));
+        }
+        for number in [0, 7, 10, 99, 100, u64::MAX] {
+            let mut line = Vec::new();
+            let mut members = Members {
+                line: &mut line,
+                names_request: false,
+            };
+            members.decimal(number);
+            assert_eq!(String::from_utf8(line).unwrap(), number.to_string());
+        }
     }
 
     /// T68: whatever text a line is made of, it is one line and one object.

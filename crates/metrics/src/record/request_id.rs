@@ -49,12 +49,12 @@ pub(crate) fn mint() -> (Box<str>, HeaderValue) {
     let number = process.next.fetch_add(1, Ordering::Relaxed);
     let own = scramble(number.wrapping_add(process.seed));
     let bits = (u128::from(process.half) << 64) | u128::from(own);
-    let text: String = (0..32)
-        .map(|digit| {
-            let nibble = (bits >> (124 - 4 * digit)) & 0xf;
-            char::from(DIGITS[nibble as usize])
-        })
-        .collect();
-    let value = HeaderValue::from_str(&text).expect("hex digits are a header value");
-    (text.into_boxed_str(), value)
+    let mut text = [0_u8; 32];
+    for (byte, pair) in bits.to_be_bytes().into_iter().zip(text.chunks_exact_mut(2)) {
+        let digits = [byte >> 4, byte & 0xf].map(|digit| DIGITS[usize::from(digit)]);
+        pair.copy_from_slice(&digits);
+    }
+    let text = str::from_utf8(&text).expect("hex digits are text");
+    let value = HeaderValue::from_str(text).expect("hex digits are a header value");
+    (Box::from(text), value)
 }
