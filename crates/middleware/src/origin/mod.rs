@@ -5,6 +5,8 @@
 //! browser's and passes (ORG-03).
 
 mod rule;
+#[cfg(test)]
+mod suite;
 
 use std::sync::Arc;
 
