@@ -27,11 +27,11 @@ use std::convert::Infallible;
 use axum::body::Body;
 use http::{Request, Response};
 use tower::Service;
-use tower::util::BoxCloneSyncService;
 use vestibule_frame::body::FrameBody;
 
 pub mod accept;
 pub mod address;
+mod admitted;
 pub mod auth;
 pub mod deadline;
 pub mod facts;
@@ -51,6 +51,8 @@ pub mod size;
 #[cfg(test)]
 mod testing;
 
+pub use admitted::{Admitted, Answering};
+
 /// What a layer of this room wraps: a service that always answers.
 ///
 /// Implemented by every service of that shape; never by hand.
@@ -63,6 +65,3 @@ impl<S> Stage for S where
     S: Service<Request<FrameBody>, Response = Response<Body>, Error = Infallible>
 {
 }
-
-/// The seam after admission: everything behind it has one type.
-pub type Admitted = BoxCloneSyncService<Request<FrameBody>, Response<Body>, Infallible>;

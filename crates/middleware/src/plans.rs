@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use vestibule_terms::ServerPlan;
+use vestibule_terms::{FastHash, ServerPlan};
 
 /// Where readers find the newest snapshot.
 pub type SharedPlans = Arc<ArcSwap<Plans>>;
@@ -54,7 +54,7 @@ pub struct Found {
 /// Everything that is served.
 #[derive(Debug, Clone, Default)]
 pub struct Plans {
-    tenants: HashMap<Box<str>, HashMap<Box<str>, Found>>,
+    tenants: HashMap<Box<str>, HashMap<Box<str>, Found, FastHash>, FastHash>,
 }
 
 impl Plans {

@@ -9,7 +9,7 @@ use axum::body::Body;
 use futures_util::future::Either;
 use governor::middleware::NoOpMiddleware;
 use http::header::FORWARDED;
-use http::{Request, Response};
+use http::{HeaderName, Request, Response};
 use pin_project_lite::pin_project;
 use tower::Service;
 use tower_governor::governor::Governor;
@@ -22,6 +22,8 @@ use super::guard::Refused;
 use super::{AddressGuard, ClientKey};
 use crate::facts::ClientAddress;
 use crate::{Stage, facts, proxies, reject};
+
+const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// See the [module](crate::address).
 #[derive(Clone)]
@@ -112,7 +114,7 @@ impl<S: Stage> Service<Request<FrameBody>> for AddressService<S> {
         request.extensions_mut().insert(ClientAddress(address));
         self.guard.suspicion.observe(address);
         // Nobody behind may be tempted to believe them.
-        request.headers_mut().remove("x-forwarded-for");
+        request.headers_mut().remove(&X_FORWARDED_FOR);
         request.headers_mut().remove(FORWARDED);
         let inner = match &mut self.inner {
             Inner::Limited(service) => Either::Left(service.call(request)),

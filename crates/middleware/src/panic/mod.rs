@@ -65,7 +65,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let record = facts::record(request.extensions());
         record.enter("panic");
-        // The service behind is cloned for every request, so nothing half-changed is seen again.
+        // The services behind hold handles and nothing of a request, so nothing half-changed is seen again.
         let called = catch_unwind(AssertUnwindSafe(|| self.inner.call(request)));
         let inner = match called {
             Ok(future) => Either::Left(AssertUnwindSafe(future).catch_unwind()),

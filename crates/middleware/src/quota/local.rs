@@ -208,6 +208,15 @@ impl Quotas for LocalQuotas {
             ready(self.try_admit(budgets, principal, wanted));
         verdict
     }
+
+    fn admit_now(
+        &self,
+        budgets: &Budgets,
+        principal: &Principal,
+        wanted: Use,
+    ) -> Option<Result<Permit, Over>> {
+        Some(self.try_admit(budgets, principal, wanted))
+    }
 }
 
 #[cfg(test)]

@@ -24,7 +24,7 @@ use crate::plans::Budgets;
 
 pub use layer::QuotaLayer;
 pub use local::LocalQuotas;
-pub use service::{QuotaFuture, QuotaService};
+pub use service::{Permitted, QuotaFuture, QuotaService};
 
 /// What is being asked for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -61,6 +61,16 @@ pub trait Quotas: Clone + Send + Sync + 'static {
         principal: &Principal,
         wanted: Use,
     ) -> impl Future<Output = Result<Permit, Over>> + Send + 'static;
+
+    /// The same, where it can be said without waiting: then nothing need be kept to wait with.
+    fn admit_now(
+        &self,
+        _budgets: &Budgets,
+        _principal: &Principal,
+        _wanted: Use,
+    ) -> Option<Result<Permit, Over>> {
+        None
+    }
 }
 
 /// Charges one use that no request of its own stands for: a further message of a batch.

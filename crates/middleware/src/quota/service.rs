@@ -1,13 +1,16 @@
 //! The service: asks, then calls or refuses.
 
 use std::convert::Infallible;
+use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use axum::body::Body;
+use futures_util::future::Either;
 use http::{Method, Request, Response};
+use pin_project_lite::pin_project;
 use tower::Service;
 use vestibule_frame::body::FrameBody;
 use vestibule_frame::{Frame, Id, Limits};
@@ -15,9 +18,9 @@ use vestibule_metrics::Metrics;
 use vestibule_terms::{InFlight, Principal, Record, Reject};
 
 use super::held::Held;
-use super::{Over, Quotas, Use};
+use super::{Over, Permit, Quotas, Use};
 use crate::plans::Budgets;
-use crate::{Stage, facts, reject};
+use crate::{Answering, Stage, facts, reject};
 
 /// Most of a body that a refusal reads.
 const MAX_PREFIX: usize = 64 * 1024;
@@ -43,7 +46,38 @@ impl<Q, S> QuotaService<Q, S> {
 }
 
 /// The answer from behind, holding its permit, or a refusal.
-pub type QuotaFuture = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+pub type QuotaFuture<F> = Either<Permitted<F>, Answering>;
+
+pin_project! {
+    /// The answer to a request that was let in at once.
+    pub struct Permitted<F> {
+        #[pin]
+        answer: F,
+        permit: Option<Permit>,
+    }
+}
+
+impl<F> fmt::Debug for Permitted<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Permitted").finish_non_exhaustive()
+    }
+}
+
+impl<F> Future for Permitted<F>
+where
+    F: Future<Output = Result<Response<Body>, Infallible>>,
+{
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.project();
+        let response = ready!(this.answer.poll(cx))?;
+        Poll::Ready(Ok(match this.permit.take() {
+            Some(permit) => response.map(|body| Held::body(body, permit)),
+            None => response,
+        }))
+    }
+}
 
 impl<Q, S> Service<Request<FrameBody>> for QuotaService<Q, S>
 where
@@ -53,7 +87,7 @@ where
 {
     type Response = Response<Body>;
     type Error = Infallible;
-    type Future = QuotaFuture;
+    type Future = QuotaFuture<S::Future>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
         self.inner.poll_ready(cx)
@@ -66,10 +100,40 @@ where
         let principal = request.extensions().get::<Arc<Principal>>();
         let (Some(budgets), Some(principal)) = (budgets, principal) else {
             let response = reject::answer(&record, Reject::Internal, None);
-            return Box::pin(std::future::ready(Ok(response)));
+            return Either::Right(Box::pin(std::future::ready(Ok(response))));
         };
         let wanted = wanted(request.method());
-        let admitted = self.quotas.admit(budgets, principal, wanted);
+        match self.quotas.admit_now(budgets, principal, wanted) {
+            Some(Ok(permit)) => Either::Left(Permitted {
+                answer: self.inner.call(request),
+                permit: Some(permit),
+            }),
+            Some(Err(over)) => {
+                let metrics = self.metrics.clone();
+                Either::Right(Box::pin(async move {
+                    Ok(refuse(&record, &metrics, request, over).await)
+                }))
+            }
+            None => {
+                let admitted = self.quotas.admit(budgets, principal, wanted);
+                Either::Right(self.wait(admitted, record, request))
+            }
+        }
+    }
+}
+
+impl<Q, S> QuotaService<Q, S>
+where
+    S: Stage + Clone + Send + 'static,
+    S::Future: Send,
+{
+    /// The answer once the verdict is there.
+    fn wait(
+        &mut self,
+        admitted: impl Future<Output = Result<Permit, Over>> + Send + 'static,
+        record: Record,
+        request: Request<FrameBody>,
+    ) -> Answering {
         let metrics = self.metrics.clone();
         // The service that is ready is the one that is called; its clone waits for the next request.
         let clone = self.inner.clone();
