@@ -19,6 +19,7 @@ use axum::extract::State;
 use axum::routing::get;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
+use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval};
 use vestibule_metrics::Metrics;
@@ -82,26 +83,21 @@ impl Readiness {
     }
 }
 
-/// Watches that the runtime makes progress: a task writes down when it last ran.
+/// Watches that the runtimes make progress: on each, a task writes down when it last ran.
 #[derive(Debug, Clone)]
-pub struct Watchdog {
+pub struct Watchdog(Arc<[Watched]>);
+
+/// One runtime; dropping it ends the task.
+#[derive(Debug)]
+struct Watched {
     pulse: Arc<Pulse>,
-    _task: Arc<AbortOnDrop>,
+    task: AbortHandle,
 }
 
 #[derive(Debug)]
 struct Pulse {
     epoch: Instant,
     last_millis: AtomicU64,
-}
-
-#[derive(Debug)]
-struct AbortOnDrop(AbortHandle);
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Pulse {
@@ -120,15 +116,14 @@ impl Pulse {
     }
 }
 
-impl Watchdog {
-    /// Starts the task on the current runtime; it ends with the last clone.
-    pub fn start() -> Self {
+impl Watched {
+    fn start(runtime: &Handle) -> Self {
         let pulse = Arc::new(Pulse {
             epoch: Instant::now(),
             last_millis: AtomicU64::new(0),
         });
         let beating = Arc::clone(&pulse);
-        let task = tokio::spawn(async move {
+        let task = runtime.spawn(async move {
             let mut ticks = interval(BEAT);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
             loop {
@@ -138,13 +133,30 @@ impl Watchdog {
         });
         Self {
             pulse,
-            _task: Arc::new(AbortOnDrop(task.abort_handle())),
+            task: task.abort_handle(),
         }
     }
+}
 
-    /// Whether the runtime has run the task lately.
+impl Drop for Watched {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Watchdog {
+    /// Watches the current runtime and `others`, until the last clone is dropped.
+    pub fn over<'a>(others: impl IntoIterator<Item = &'a Handle>) -> Self {
+        let current = Watched::start(&Handle::current());
+        let others = others.into_iter().map(Watched::start);
+        Self(std::iter::once(current).chain(others).collect())
+    }
+
+    /// Whether every runtime has run its task lately.
     pub fn is_alive(&self) -> bool {
-        self.pulse.silence() < STALLED
+        self.0
+            .iter()
+            .all(|watched| watched.pulse.silence() < STALLED)
     }
 }
 
@@ -227,7 +239,7 @@ mod tests {
     fn health() -> Health {
         Health {
             readiness: Readiness::default(),
-            watchdog: Watchdog::start(),
+            watchdog: Watchdog::over([]),
             metrics: Metrics::new("1.2.3", "abc"),
         }
     }
@@ -278,8 +290,7 @@ mod tests {
         assert_eq!(ask(&health, Method::GET, "/livez").await.0, 200);
         // time passes while nothing runs
         tokio::time::advance(Duration::from_secs(11)).await;
-        health
-            .watchdog
+        health.watchdog.0[0]
             .pulse
             .last_millis
             .fetch_sub(11_000, Ordering::AcqRel);
@@ -288,10 +299,24 @@ mod tests {
         assert!(body.contains("stalled"), "{body}");
     }
 
+    /// A worker that hangs is noticed though all else goes on.
+    #[tokio::test(start_paused = true)]
+    async fn every_runtime_is_watched() {
+        let hanging = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .unwrap(); // and nobody runs it
+        let watchdog = Watchdog::over([hanging.handle()]);
+        assert!(watchdog.is_alive());
+        tokio::time::sleep(Duration::from_secs(60)).await;
+        assert!(!watchdog.is_alive());
+        hanging.shutdown_background();
+    }
+
     #[tokio::test]
     async fn the_watchdogs_task_ends_with_its_last_handle() {
-        let watchdog = Watchdog::start();
-        let task = Arc::downgrade(&watchdog.pulse);
+        let watchdog = Watchdog::over([]);
+        let task = Arc::downgrade(&watchdog.0[0].pulse);
         drop(watchdog);
         while task.upgrade().is_some() {
             tokio::task::yield_now().await;

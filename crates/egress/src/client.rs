@@ -155,10 +155,6 @@ impl Client {
         request: Request<Body>,
         connect: Duration,
     ) -> Result<Response<EgressBody>, EgressError> {
-        within(connect, self.send(request)).await
-    }
-
-    async fn send(&self, request: Request<Body>) -> Result<Response<EgressBody>, EgressError> {
         let uri = request.uri();
         if uri.scheme().is_none() || uri.host().is_none() {
             return Err(EgressError::Malformed(
@@ -168,10 +164,11 @@ impl Client {
         // not a guard: the request may outlive the policy it was sent under
         if uri.scheme() == Some(&Scheme::HTTP) {
             let plain = self.0.load().plain.clone();
-            let response = plain.request(request).await?;
+            let response = plain.request(request, connect).await?;
             return Ok(response.map(EgressBody::plain));
         }
-        let sending = self.0.load().inner.request(request);
+        // on the heap, like all that is larger than the usual way
+        let sending = Box::pin(within(connect, self.0.load().inner.request(request)));
         let response = sending.await.map_err(EgressError::from_client)?;
         Ok(response.map(EgressBody::pooled))
     }

@@ -14,6 +14,7 @@ mod error;
 mod filter;
 mod pattern;
 mod plain;
+mod pool;
 mod redirect;
 mod resolve;
 mod tls;

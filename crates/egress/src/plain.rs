@@ -5,11 +5,10 @@
 //! request costs no hand-over at all. Between requests a connection rests in a [`Pool`], where
 //! nobody reads it: whether it still lives is looked at when it is taken out again.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -23,16 +22,16 @@ use hyper::client::conn::http1::{Builder, Connection, SendRequest};
 use hyper_rustls::MaybeHttpsStream;
 use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
-use tokio::time::{Instant, sleep_until};
 use tower::ServiceExt;
 
-use crate::connect::Connector;
+use crate::connect::{Connector, within};
 use crate::error::EgressError;
+use crate::pool::Pool;
 
 type Io = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 /// One connection: both halves of it.
-struct Link {
+pub(crate) struct Link {
     sender: SendRequest<Body>,
     connection: Connection<Io, Body>,
 }
@@ -42,25 +41,6 @@ struct Link {
 pub(crate) struct Plain {
     connector: Connector,
     pool: Arc<Pool>,
-}
-
-/// Connections that wait for their next request, by origin.
-struct Pool {
-    state: Mutex<State>,
-    idle_timeout: Duration,
-    max_idle: usize,
-}
-
-#[derive(Default)]
-struct State {
-    resting: HashMap<Authority, Vec<Resting>>,
-    /// Whether a task closes what rests for too long.
-    swept: bool,
-}
-
-struct Resting {
-    link: Box<Link>,
-    since: Instant,
 }
 
 /// The body of an answer, which drives its connection. Dropping it before its end closes the
@@ -83,7 +63,7 @@ impl Link {
 
     /// Whether another request can be sent. What has come meanwhile (the other side's end, most
     /// often) is read first.
-    fn is_fit(&mut self) -> bool {
+    pub(crate) fn is_fit(&mut self) -> bool {
         let alive = Pin::new(&mut self.connection).poll(&mut Self::aside());
         alive.is_pending() && self.sender.is_ready()
     }
@@ -111,21 +91,18 @@ impl Plain {
     /// Over `connector`; at most `max_idle` connections rest for one origin, none longer than
     /// `idle_timeout`.
     pub(crate) fn new(connector: Connector, idle_timeout: Duration, max_idle: usize) -> Self {
-        let pool = Pool {
-            state: Mutex::default(),
-            idle_timeout,
-            max_idle,
-        };
         Self {
             connector,
-            pool: Arc::new(pool),
+            pool: Arc::new(Pool::new(idle_timeout, max_idle)),
         }
     }
 
-    /// Sends `request`, whose URI is absolute.
+    /// Sends `request`, whose URI is absolute; a connection that has to be made must stand within
+    /// `patience`.
     pub(crate) async fn request(
         self,
         mut request: Request<Body>,
+        patience: Duration,
     ) -> Result<Response<PlainBody>, EgressError> {
         let Some(origin) = request.uri().authority().cloned() else {
             return Err(EgressError::Malformed("the URI has no host".to_owned()));
@@ -133,7 +110,10 @@ impl Plain {
         let mut link = match self.pool.take(&origin) {
             Some(link) => link,
             // on the heap: what connecting takes would make every request's future larger
-            None => Box::pin(self.connect(request.uri().clone())).await?,
+            None => {
+                let connecting = self.connect(request.uri().clone());
+                Box::pin(within(patience, connecting)).await?
+            }
         };
         if !request.headers().contains_key(HOST) {
             request.headers_mut().insert(HOST, host(&origin)?);
@@ -185,74 +165,6 @@ fn host(origin: &Authority) -> Result<HeaderValue, EgressError> {
 fn origin_form(uri: &Uri) -> Uri {
     let path = uri.path_and_query().cloned();
     Uri::from(path.unwrap_or_else(|| PathAndQuery::from_static("/")))
-}
-
-// === impl Pool ===
-
-impl Pool {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The connection to `origin` that was used last and still lives.
-    fn take(&self, origin: &Authority) -> Option<Box<Link>> {
-        loop {
-            let mut link = self.lock().resting.get_mut(origin)?.pop()?.link;
-            if link.is_fit() {
-                return Some(link);
-            }
-        }
-    }
-
-    fn put(self: &Arc<Self>, origin: &Authority, link: Box<Link>) {
-        let mut state = self.lock();
-        let links = match state.resting.get_mut(origin) {
-            Some(links) => links,
-            None => state.resting.entry(origin.clone()).or_default(),
-        };
-        if links.len() >= self.max_idle {
-            return;
-        }
-        let since = Instant::now();
-        links.push(Resting { link, since });
-        if state.swept {
-            return;
-        }
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            state.swept = true;
-            runtime.spawn(sweep(Arc::downgrade(self), self.idle_timeout));
-        }
-    }
-
-    /// Closes what has rested for too long; when to look again, if anything is left.
-    fn close_idle(&self, now: Instant) -> Option<Instant> {
-        let mut closed = Vec::new();
-        let mut next = None::<Instant>;
-        let mut state = self.lock();
-        state.resting.retain(|_, links| {
-            let is_over = |rested: &mut Resting| now >= rested.since + self.idle_timeout;
-            closed.extend(links.extract_if(.., is_over));
-            let oldest = links.iter().map(|rested| rested.since).min();
-            next = next.into_iter().chain(oldest).min();
-            !links.is_empty()
-        });
-        state.swept = next.is_some();
-        drop(state); // sockets are closed without the lock
-        next.map(|since| since + self.idle_timeout)
-    }
-}
-
-/// Closes connections that nobody has used, as long as there are some.
-async fn sweep(pool: Weak<Pool>, idle_timeout: Duration) {
-    let mut next = Instant::now() + idle_timeout;
-    loop {
-        sleep_until(next).await;
-        let Some(pool) = pool.upgrade() else { return };
-        match pool.close_idle(Instant::now()) {
-            Some(later) => next = later,
-            None => return,
-        }
-    }
 }
 
 // === impl PlainBody ===

@@ -18,7 +18,7 @@ use vestibule_catalog::Catalog;
 use vestibule_egress::{Client, Options};
 use vestibule_exchange::Connector;
 use vestibule_interact::Interact;
-use vestibule_listener::{Limits, Listener, Shutdown, TlsFiles};
+use vestibule_listener::{Limits, Listener, Shutdown, TlsFiles, Workers};
 use vestibule_metrics::Metrics;
 use vestibule_middleware::Admitted;
 use vestibule_middleware::address::AddressGuard;
@@ -236,7 +236,7 @@ impl App {
         let supervisor = session.supervisor();
 
         let before = before(checked, &metrics, &plans, &keys, quotas, clock);
-        let front = pipeline::build(&before, Admitted::new(session));
+        let front = pipeline::build(&before, Admitted::of_boxed(session));
         readiness.configuration_applied();
         Ok(Self {
             metrics,
@@ -291,12 +291,17 @@ impl App {
             .collect())
     }
 
-    /// Binds the listeners and serves until `stop`.
+    /// Binds the listeners and serves until `stop`, the data plane by `workers`.
     ///
     /// # Errors
     /// An address that cannot be bound, named.
-    pub fn start(self: &Arc<Self>, addresses: Addresses, stop: &Stop) -> anyhow::Result<Running> {
-        let data = addresses.data.bind()?;
+    pub fn start(
+        self: &Arc<Self>,
+        addresses: Addresses,
+        workers: Workers,
+        stop: &Stop,
+    ) -> anyhow::Result<Running> {
+        let data = addresses.data.bind()?.on(workers.clone());
         let admin = addresses.admin.bind()?;
         let telemetry = addresses
             .telemetry
@@ -312,7 +317,7 @@ impl App {
 
         let health = Health {
             readiness: self.readiness.clone(),
-            watchdog: Watchdog::start(),
+            watchdog: Watchdog::over(workers.runtimes()),
             metrics: self.metrics.clone(),
         };
         let over = CancellationToken::new();
@@ -327,6 +332,7 @@ impl App {
             aside,
             over,
             app: Arc::clone(self),
+            _workers: workers,
         })
     }
 
@@ -484,6 +490,8 @@ pub struct Running {
     aside: Vec<JoinHandle<()>>,
     over: CancellationToken,
     app: Arc<App>,
+    /// What outlives its connection runs on to the end.
+    _workers: Workers,
 }
 
 impl Running {

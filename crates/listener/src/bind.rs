@@ -9,6 +9,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::caps::Limits;
 use crate::tls::{TlsError, TlsFiles};
+use crate::workers::Workers;
 
 /// Connections the kernel holds before they are accepted.
 const BACKLOG: u32 = 1024;
@@ -42,6 +43,7 @@ pub struct Listener {
     pub(crate) local: SocketAddr,
     pub(crate) tls: Option<TlsAcceptor>,
     pub(crate) limits: Limits,
+    pub(crate) workers: Workers,
 }
 
 impl std::fmt::Debug for Listener {
@@ -79,6 +81,7 @@ impl Listener {
             local,
             tls,
             limits,
+            workers: Workers::default(),
         })
     }
 
@@ -89,7 +92,14 @@ impl Listener {
             socket,
             tls: None,
             limits,
+            workers: Workers::default(),
         })
+    }
+
+    /// The same, with its connections served by `workers`.
+    #[must_use]
+    pub fn on(self, workers: Workers) -> Self {
+        Self { workers, ..self }
     }
 
     /// The address, with the port that was chosen where 0 was asked for.

@@ -4,12 +4,13 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::ConnectInfo;
+use futures_util::future::Either;
 use http::header::{CONNECTION, HeaderValue};
 use http::{Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -24,12 +25,11 @@ use tower::{Service, ServiceExt as _};
 use crate::activity::{Activity, InFlight};
 use crate::answer::{Answer, Stalls};
 use crate::clock::{Clocks, Timed};
+use crate::rare::Rare;
 
 /// The read buffer of an HTTP/1.1 connection bounds what a head may be: the 64 KiB of headers
 /// that the pipeline allows and answers for itself, and a request line.
 const HTTP1_BUFFER: usize = 96 * 1024;
-/// Header lines of one request.
-const MAX_HEADER_LINES: usize = 128;
 /// Unsent bytes of one HTTP/2 stream.
 const H2_SEND_BUFFER: usize = 64 * 1024;
 /// HTTP/2: concurrent streams, windows of a stream and of the connection, header list (T23).
@@ -68,7 +68,7 @@ impl Http {
             // `Timed` is stricter; this makes the library look at idle connections at all
             .header_read_timeout(Clocks::DEFAULT.idle + Duration::from_secs(15))
             .max_buf_size(HTTP1_BUFFER)
-            .max_headers(MAX_HEADER_LINES)
+            // header lines: the library's own limit, a hundred, for which it has room on its stack
             .keep_alive(true);
         builder
             .http2()
@@ -104,7 +104,7 @@ impl Http {
         let (activity, stalls) = (Arc::new(Activity::default()), Arc::new(Stalls::default()));
         let stream = Timed::new(stream, Clocks::DEFAULT, Arc::clone(&activity));
         let service = Served {
-            inner: service,
+            inner: Mutex::new(service),
             facts,
             activity: Arc::clone(&activity),
             stalls: Arc::clone(&stalls),
@@ -114,36 +114,78 @@ impl Http {
         let mut stalled = std::pin::pin!(stalls.watch(Clocks::DEFAULT.stall));
         let mut draining = false;
         loop {
-            tokio::select! {
+            let may_drain = !draining;
+            let end = std::pin::pin!(Rare::new(async {
+                tokio::select! {
+                    () = drain.cancelled(), if may_drain => End::Drain,
+                    () = activity.abused() => End::Abused,
+                    () = stalled.as_mut() => End::Cut, // it never ends
+                    () = cut.cancelled() => End::Cut,
+                }
+            }));
+            let end = tokio::select! {
+                biased;
                 ended = connection.as_mut() => {
                     if let Err(error) = ended {
                         tracing::debug!(error = %error, "connection ended early");
                     }
                     return;
                 }
-                () = drain.cancelled(), if !draining => {
+                end = end => end,
+            };
+            match end {
+                End::Drain => {
                     draining = true;
                     connection.as_mut().graceful_shutdown();
                 }
-                () = activity.abused() => {
+                End::Abused => {
                     tracing::debug!(peer = %facts.peer, "the peer gives up too many requests");
                     return;
                 }
-                () = stalled.as_mut() => {}
-                () = cut.cancelled() => return,
+                End::Cut => return,
             }
         }
     }
 }
 
+/// What ends a connection from our side.
+enum End {
+    /// No new request is taken.
+    Drain,
+    /// Its peer does what no client does.
+    Abused,
+    /// At once.
+    Cut,
+}
+
 /// The service as one connection sees it: facts in, flight noted.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Served<S> {
-    inner: S,
+    /// The connection's own, used for one request after the other: a clone for each would count up and
+    /// down every handle in it, on memory that all threads share.
+    inner: Mutex<S>,
     facts: Connection,
     activity: Arc<Activity>,
     stalls: Arc<Stalls>,
 }
+
+impl<S> Served<S>
+where
+    S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible> + Clone,
+{
+    fn answer(&self, request: Request<Incoming>) -> Answering<S> {
+        let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
+        match inner.poll_ready(&mut Context::from_waker(Waker::noop())) {
+            Poll::Ready(Ok(())) => Either::Left(inner.call(request)),
+            Poll::Ready(Err(never)) => match never {},
+            // nobody is to be kept from the lock
+            Poll::Pending => Either::Right(inner.clone().oneshot(request)),
+        }
+    }
+}
+
+type Answering<S> =
+    Either<<S as Service<Request<Incoming>>>::Future, Oneshot<S, Request<Incoming>>>;
 
 impl<S> hyper::service::Service<Request<Incoming>> for Served<S>
 where
@@ -151,7 +193,7 @@ where
 {
     type Response = Response<Answer>;
     type Error = Infallible;
-    type Future = Serving<Oneshot<S, Request<Incoming>>>;
+    type Future = Serving<Answering<S>>;
 
     fn call(&self, mut request: Request<Incoming>) -> Self::Future {
         let multiplexed = request.version() == Version::HTTP_2;
@@ -166,7 +208,7 @@ where
         extensions.insert(self.facts);
         extensions.insert(ConnectInfo(self.facts.peer));
         Serving {
-            answer: Some(self.inner.clone().oneshot(request)),
+            answer: Some(self.answer(request)),
             in_flight: Some(in_flight),
             stalls: multiplexed.then(|| Arc::clone(&self.stalls)),
         }

@@ -151,10 +151,25 @@ impl Listener {
                 tls: self.tls.is_some(),
             };
             let (service, shared) = (service.clone(), Arc::clone(shared));
-            connections.spawn(async move {
-                shared.serve(stream, facts, service).await;
-                drop((room, of_address));
-            });
+            let counted = (room, of_address);
+            let Some((worker, place)) = self.workers.choose() else {
+                connections.spawn(async move {
+                    shared.serve(stream, facts, service).await;
+                    drop(counted);
+                });
+                continue;
+            };
+            let Ok(stream) = stream.into_std() else {
+                continue; // it broke at once
+            };
+            let serving = async move {
+                // from here on this worker's runtime is told of it, not the one that accepted
+                if let Ok(stream) = TcpStream::from_std(stream) {
+                    shared.serve(stream, facts, service).await;
+                }
+                drop((counted, place));
+            };
+            connections.spawn_on(serving, worker);
         }
     }
 }

@@ -14,10 +14,13 @@ mod clock;
 mod connection;
 mod drain;
 mod framing;
+mod rare;
 mod tls;
+mod workers;
 
 pub use bind::{ListenError, Listener};
 pub use caps::{Limits, raise_open_files};
 pub use connection::Connection;
 pub use drain::{Drained, Shutdown};
 pub use tls::{TlsError, TlsFiles};
+pub use workers::Workers;

@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, anyhow};
 use tokio_util::sync::CancellationToken;
 use vestibule_examples::any_port;
+use vestibule_listener::Workers;
 use vestibule_registry::Checked;
 use vestibule_registry::checked::LogFormat;
 
@@ -54,7 +55,7 @@ async fn demo(arguments: &DemoArguments) -> anyhow::Result<bool> {
         admin: Address::plain(arguments.admin_listen),
         telemetry: None,
     };
-    let running = app.start(addresses, &stop)?;
+    let running = app.start(addresses, Workers::start_all()?, &stop)?;
     let bound = running.bound;
     let transcript = transcript::run(bound.data).await;
     let good = show(&transcript);

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use anyhow::bail;
 use tracing::info;
+use vestibule_listener::Workers;
 use vestibule_registry::Checked;
 
 use crate::app::{Addresses, App};
@@ -37,7 +38,7 @@ async fn serve(path: &Path, applied: Option<Vec<u8>>, checked: &Checked) -> anyh
     vestibule_listener::raise_open_files();
     let stop = Stop::default();
     let app = Arc::new(App::build(checked)?);
-    let running = app.start(Addresses::of(checked), &stop)?;
+    let running = app.start(Addresses::of(checked), Workers::start_all()?, &stop)?;
     for warning in &checked.warnings {
         tracing::warn!("{warning}");
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use vestibule::app::{Address, Addresses, App, Bound};
 use vestibule::shutdown::Stop;
+use vestibule_listener::Workers;
 use vestibule_testkit::{RawClient, RawRequest, RawResponse};
 
 /// A running gateway; dropping it stops it at once.
@@ -22,6 +23,15 @@ impl Gateway {
 
     /// The same with more top-level keys before the tenants.
     pub(crate) fn with(top: &str, tenants: &str) -> Self {
+        Self::on(Workers::start(2).unwrap(), top, tenants)
+    }
+
+    /// The same without workers: in the runtime of the test, whose clock the test can move.
+    pub(crate) fn here(tenants: &str) -> Self {
+        Self::on(Workers::default(), "", tenants)
+    }
+
+    fn on(workers: Workers, top: &str, tenants: &str) -> Self {
         let text = configuration(top, tenants);
         let checked = vestibule_registry::parse(&text, "test", &|_| None)
             .unwrap_or_else(|mistakes| panic!("{mistakes:#?}\n{text}"));
@@ -32,7 +42,7 @@ impl Gateway {
             admin: Address::plain(loopback()),
             telemetry: None,
         };
-        let running = app.start(addresses, &stop).unwrap();
+        let running = app.start(addresses, workers, &stop).unwrap();
         let bound = running.bound;
         tokio::spawn(running.finished());
         Self { app, bound, stop }

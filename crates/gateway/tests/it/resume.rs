@@ -378,7 +378,9 @@ async fn get_04_several_standalone_streams_stay_open_and_the_newest_is_used() {
 /// SSE-15, case 125: comments on all three kinds of stream while nothing is said.
 #[tokio::test]
 async fn case_125_sse_15_silent_streams_of_every_kind_are_kept_alive() {
-    let (upstream, gateway) = house().await;
+    let upstream = Upstream::modern().await;
+    let tenant = open_tenant(&[("up", upstream.reach())], "stream_after: 20ms");
+    let gateway = Gateway::here(&tenant);
     let session = Session::open(&gateway, UP, SESSIONS[0]).await;
     let mut of_session = Flight::start(&gateway, &upstream, call(&session, 1)).await;
     of_session.opened().await;
