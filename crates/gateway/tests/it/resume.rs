@@ -158,12 +158,15 @@ async fn sse_12_stateless_streams_have_neither_ids_nor_retry() {
 async fn htr_06_a_slow_answer_becomes_a_stream_and_a_quick_one_does_not() {
     let (upstream, gateway) = house().await;
     let session = Session::open(&gateway, UP, SESSIONS[0]).await;
+    let tenant = open_tenant(&[("up", upstream.reach())], "stream_after: 60s");
+    let patient = Gateway::start(&tenant);
+    let session_there = Session::open(&patient, UP, SESSIONS[0]).await;
     let quick = [
-        session.call(1, "echo", &json!({})),
+        session_there.call(1, "echo", &json!({})),
         modern_call(UP, "echo", &json!({})),
     ];
     for request in quick {
-        let answer = gateway.ask(request).await;
+        let answer = patient.ask(request).await;
         assert_eq!(answer.head.field("content-type"), Some("application/json"));
     }
     let slow = [

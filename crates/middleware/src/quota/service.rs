@@ -93,7 +93,7 @@ where
         self.inner.poll_ready(cx)
     }
 
-    fn call(&mut self, request: Request<FrameBody>) -> Self::Future {
+    fn call(&mut self, mut request: Request<FrameBody>) -> Self::Future {
         let record = facts::record(request.extensions());
         record.enter("quota");
         let budgets = request.extensions().get::<Arc<Budgets>>();
@@ -104,10 +104,13 @@ where
         };
         let wanted = wanted(request.method());
         match self.quotas.admit_now(budgets, principal, wanted) {
-            Some(Ok(permit)) => Either::Left(Permitted {
-                answer: self.inner.call(request),
-                permit: Some(permit),
-            }),
+            Some(Ok(permit)) => {
+                note(&permit, &mut request);
+                Either::Left(Permitted {
+                    answer: self.inner.call(request),
+                    permit: Some(permit),
+                })
+            }
             Some(Err(over)) => {
                 let metrics = self.metrics.clone();
                 Either::Right(Box::pin(async move {
@@ -142,8 +145,7 @@ where
             let mut request = request;
             match admitted.await {
                 Ok(permit) => {
-                    let in_flight = InFlight::new(Arc::clone(&permit));
-                    request.extensions_mut().insert(in_flight);
+                    note(&permit, &mut request);
                     let response = inner.call(request).await?;
                     Ok(response.map(|body| Held::body(body, permit)))
                 }
@@ -151,6 +153,12 @@ where
             }
         })
     }
+}
+
+/// Whoever goes on with the request after its answer is in flight with it (HSE-03).
+fn note(permit: &Permit, request: &mut Request<FrameBody>) {
+    let in_flight = InFlight::new(Arc::clone(permit));
+    request.extensions_mut().insert(in_flight);
 }
 
 fn wanted(method: &Method) -> Use {
