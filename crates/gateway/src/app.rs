@@ -370,7 +370,7 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
             stop.draining.cancelled().await;
             app.supervisor.drain();
             stop.ending.cancelled().await;
-            app.supervisor.end_calls();
+            app.supervisor.end_calls(app.estate.outlived);
         }
     });
     let service = pipeline::of_listener(app.front());
@@ -380,6 +380,11 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
         grace: Duration::from_secs(60 * 60),
     };
     let drained = listener.serve(service, shutdown).await;
+    // clients that were sent away come back elsewhere for what goes on here
+    tokio::select! {
+        () = app.supervisor.settled() => {}
+        () = stop.cut.cancelled() => {}
+    }
     if drained.cut > 0 {
         warn!(
             connections = drained.cut,

@@ -15,6 +15,8 @@ use crate::room::Shared;
 
 /// How often expired sessions are looked for.
 const SWEEP: Duration = Duration::from_secs(1);
+/// How often is looked whether everything has ended.
+const LOOK: Duration = Duration::from_millis(20);
 /// Every so many sweeps the event log is swept too.
 const LOG_EVERY: u32 = 5;
 /// Every so many, what this process holds is compared with the store.
@@ -140,10 +142,17 @@ impl Supervisor {
         self.0.draining.send_replace(true);
     }
 
+    /// Resolves when no call of a session runs here, with or without its client.
+    pub async fn settled(&self) {
+        while self.calls() > 0 {
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
     /// Ends every call that is still running with an explicit error: the last thing before
-    /// connections are cut.
-    pub fn end_calls(&self) {
-        self.0.endings.stop();
+    /// connections are cut. With `outlived`, calls that another process can go on with are left to it.
+    pub fn end_calls(&self, outlived: bool) {
+        self.0.endings.stop(outlived);
     }
 
     /// Ends the calls, streams and sessions of callers who are no longer let in (AUT-23): after

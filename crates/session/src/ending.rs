@@ -18,13 +18,33 @@ pub(crate) struct Endings {
     admission: Admission,
     /// Changes once nothing may go on, and whenever somebody may have lost his admission: one thing to
     /// watch, since every call does.
-    stopped: watch::Sender<bool>,
+    stopped: watch::Sender<Phase>,
+}
+
+/// How far the process has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    Serving,
+    /// It stops; `outlived`: another process goes on with what is written down.
+    Stopping {
+        outlived: bool,
+    },
+}
+
+/// Why a call does not go on here, with what its client is told.
+#[derive(Debug)]
+pub(crate) enum Over {
+    /// It has ended.
+    Ended(RpcError),
+    /// The process stops, and another goes on with the call if it can be found how it stands; if not,
+    /// it has ended.
+    Left(RpcError),
 }
 
 /// One call's or stream's view of it.
 pub(crate) struct Ending {
     admission: Admission,
-    stopped: watch::Receiver<bool>,
+    stopped: watch::Receiver<Phase>,
     principal: Arc<Principal>,
     plan: Arc<ServerPlan>,
 }
@@ -35,7 +55,7 @@ impl Endings {
     pub(crate) fn new(admission: Admission) -> Self {
         Self {
             admission,
-            stopped: watch::Sender::new(false),
+            stopped: watch::Sender::new(Phase::Serving),
         }
     }
 
@@ -57,9 +77,14 @@ impl Endings {
         (self.admission)(principal, server)
     }
 
-    /// Everything ends now.
-    pub(crate) fn stop(&self) {
-        self.stopped.send_replace(true);
+    /// Everything ends now, but for what another process goes on with.
+    pub(crate) fn stop(&self, outlived: bool) {
+        self.stopped.send_replace(Phase::Stopping { outlived });
+    }
+
+    /// Whether everything has ended.
+    pub(crate) fn stopping(&self) -> bool {
+        *self.stopped.borrow() != Phase::Serving
     }
 
     /// Whoever is no longer let in ends now.
@@ -73,19 +98,29 @@ impl Endings {
 impl Ending {
     /// Resolves when the call is over, with what its client is told. Can be dropped and called
     /// again.
-    pub(crate) async fn over(&mut self) -> RpcError {
+    pub(crate) async fn over(&mut self) -> Over {
         loop {
-            if *self.stopped.borrow() {
-                return stopping();
+            match *self.stopped.borrow() {
+                Phase::Serving => {}
+                Phase::Stopping { outlived: true } => return Over::Left(stopping()),
+                Phase::Stopping { outlived: false } => return Over::Ended(stopping()),
             }
             if self.stopped.changed().await.is_err() {
                 // nobody is left who could end it
                 std::future::pending::<()>().await;
             }
-            let stopped = *self.stopped.borrow();
-            if !stopped && !(self.admission)(&self.principal, &self.plan.server) {
-                return no_longer_admitted();
+            let serving = *self.stopped.borrow() == Phase::Serving;
+            if serving && !(self.admission)(&self.principal, &self.plan.server) {
+                return Over::Ended(no_longer_admitted());
             }
+        }
+    }
+}
+
+impl From<Over> for RpcError {
+    fn from(over: Over) -> Self {
+        match over {
+            Over::Ended(error) | Over::Left(error) => error,
         }
     }
 }

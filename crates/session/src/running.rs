@@ -11,7 +11,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use vestibule_exchange::{Event, Events, Final, RpcError};
 use vestibule_terms::reject::code;
 
-use crate::ending::Ending;
+use crate::ending::{Ending, Over};
 
 /// The stages below end a call at its limit; only if they do not is it ended here, this much later.
 const GRACE: Duration = Duration::from_secs(2);
@@ -26,7 +26,7 @@ enum Source {
 pub(crate) struct Running {
     source: Source,
     limit: Option<Instant>,
-    ending: Option<Pin<Box<dyn Future<Output = RpcError> + Send>>>,
+    ending: Option<Pin<Box<dyn Future<Output = Over> + Send>>>,
     /// One timer for the whole call, made when it is first needed.
     alarm: Option<Pin<Box<Sleep>>>,
 }
@@ -37,6 +37,9 @@ pub(crate) enum Next {
     Event(Option<Event>),
     /// The moment has come before an event has.
     Moment,
+    /// The process stops. While this is kept the upstream does not notice, and another process can go
+    /// on with the call; if none can, this is how it has ended.
+    Left(RpcError),
 }
 
 impl Running {
@@ -64,6 +67,10 @@ impl Running {
         match self.next_before(None).await {
             Next::Event(event) => event,
             Next::Moment => None, // there was none
+            Next::Left(error) => {
+                self.source = Source::Ended;
+                Some(Event::Final(Final::Error(error)))
+            }
         }
     }
 
@@ -77,8 +84,16 @@ impl Running {
         if event.is_pending()
             && let Some(ending) = &mut self.ending
         {
-            let over = ending.as_mut().poll(cx);
-            event = over.map(|error| Some(Event::Final(Final::Error(error))));
+            event = match ending.as_mut().poll(cx) {
+                Poll::Ready(Over::Ended(error)) => {
+                    Poll::Ready(Some(Event::Final(Final::Error(error))))
+                }
+                Poll::Ready(Over::Left(error)) => {
+                    self.ending = None;
+                    return Poll::Ready(Next::Left(error));
+                }
+                Poll::Pending => Poll::Pending,
+            };
         }
         if event.is_pending() {
             ready!(self.poll_alarm(moment, cx));

@@ -28,6 +28,7 @@ pub(crate) struct Background {
     room: Arc<Semaphore>,
     tracker: TaskTracker,
     ending: CancellationToken,
+    over: CancellationToken,
 }
 
 impl Background {
@@ -38,6 +39,7 @@ impl Background {
             room: Arc::new(Semaphore::new(ROOM)),
             tracker: TaskTracker::new(),
             ending: CancellationToken::new(),
+            over: CancellationToken::new(),
         }
     }
 
@@ -53,6 +55,9 @@ impl Background {
 
     /// Runs `work` beside everything else, if there is room.
     pub(crate) fn run(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if self.over.is_cancelled() {
+            return;
+        }
         let Ok(place) = Arc::clone(&self.room).try_acquire_owned() else {
             tracing::warn!("too many messages to upstreams are under way; one is left out");
             return;
@@ -83,10 +88,13 @@ impl Background {
         &self.ending
     }
 
-    /// Waits until everything has ended.
-    pub(crate) async fn settle(&self) {
+    /// Waits until everything has ended, at most so long; whether it has. Nothing is said after that:
+    /// what is dropped from then on others go on with.
+    pub(crate) async fn settle(&self, limit: Duration) -> bool {
         self.ending.cancel();
         self.tracker.close();
-        self.tracker.wait().await;
+        let settled = timeout(limit, self.tracker.wait()).await.is_ok();
+        self.over.cancel();
+        settled
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use dashmap::DashMap;
 use futures_util::future::join_all;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use vestibule_egress::Client;
 use vestibule_exchange::{
@@ -106,8 +106,7 @@ impl Upstreams {
         for link in self.0.all() {
             link.stop(outlived);
         }
-        let settled = self.0.common.tools.background.settle();
-        if timeout(SHUTDOWN, settled).await.is_err() {
+        if !self.0.common.tools.background.settle(SHUTDOWN).await {
             tracing::warn!("some upstreams did not end in time");
         }
     }

@@ -11,7 +11,7 @@ use vestibule_testkit::{PATIENCE, RawClient, RawRequest, Recorded, RecordingUpst
 
 use crate::peers::{Streams, legacy_upstream, notification, reply, streams, text_result};
 use crate::process::{Folder, Served};
-use crate::restart::{Client, Flight, house_of, id, kill, next, progresses, rest};
+use crate::restart::{Client, Flight, house_of, id, kill, next, progresses, rest, stop};
 use crate::talk::{
     SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, response, soon, text,
 };
@@ -49,6 +49,7 @@ impl House {
             "listen: {{ address: \"127.0.0.1:0\" }}
 admin: {{ address: \"127.0.0.1:0\" }}
 telemetry: {{ log: json }}
+shutdown: {{ delay: 0s, grace: 100ms }}
 store: {{ kind: redis, url: \"{}\" }}
 sealing: {{ keys: [{{ id: k1, secret: {KEY} }}] }}
 tenants:
@@ -146,10 +147,11 @@ async fn res_03_a_stream_is_resumed_on_another_replica() {
     }
 }
 
-/// Begins a call on `first`, kills that, and finds the call going on through `second`.
+/// Begins a call on `first`, ends that, and finds the call going on through `second`.
 async fn goes_on(
     (upstream, streams): (&RecordingUpstream, &Streams),
     first: Served,
+    end: impl AsyncFnOnce(Served),
     second: impl AsyncFnOnce() -> Served,
 ) {
     let client = Client::open(&first).await;
@@ -165,7 +167,7 @@ async fn goes_on(
     connection.head().await.unwrap();
     let priming = next(&mut connection).await;
     let mut had = vec![next(&mut connection).await];
-    kill(first).await;
+    end(first).await;
     let second = second().await;
     let mut connection = second.connect().await;
     connection.open(&client.resume(id(&had[0]))).await.unwrap();
@@ -200,6 +202,7 @@ async fn goes_on(
         "nothing is run again"
     );
     assert_eq!(upstream.calls("initialize").len(), 2 + 1);
+    assert!(upstream.calls("notifications/cancelled").is_empty());
 }
 
 /// EL-14, EL-15: the replica that runs a call is killed. Where the upstream numbers its events the
@@ -211,7 +214,7 @@ async fn el_15_a_call_goes_on_when_its_replica_is_killed() {
         return;
     };
     let (a, b) = tokio::join!(house.replica(), house.replica());
-    goes_on((&upstream, &streams), a, async || b).await;
+    goes_on((&upstream, &streams), a, kill, async || b).await;
 }
 
 /// EL-15, EL-27: the same for the one process that keeps its state on disk.
@@ -220,10 +223,31 @@ async fn el_15_a_call_goes_on_after_a_restart() {
     let (upstream, streams) = resumable().await;
     let (_folder, file) = house_of(&at(&upstream.url()), "");
     let first = Served::start(&file).await;
-    goes_on((&upstream, &streams), first, async || {
-        Served::start(&file).await
-    })
-    .await;
+    let second = async || Served::start(&file).await;
+    goes_on((&upstream, &streams), first, kill, second).await;
+}
+
+/// EL-15, drain: a call that outlasts the grace of a stop goes on elsewhere, as if its replica had
+/// been killed, and the upstream is told of no cancellation.
+#[tokio::test]
+async fn el_15_a_call_goes_on_when_its_replica_stops() {
+    let (upstream, streams) = resumable().await;
+    let Some(house) = House::build(at(&upstream.url()), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    goes_on((&upstream, &streams), a, stop, async || b).await;
+}
+
+/// EL-15, EL-27: the same for the one process that keeps its state on disk.
+#[tokio::test]
+async fn el_15_a_call_goes_on_after_a_stop_and_a_start() {
+    let (upstream, streams) = resumable().await;
+    let shutdown = "shutdown: { delay: 0s, grace: 100ms }";
+    let (_folder, file) = house_of(&at(&upstream.url()), shutdown);
+    let first = Served::start(&file).await;
+    let second = async || Served::start(&file).await;
+    goes_on((&upstream, &streams), first, stop, second).await;
 }
 
 /// EL-14, EL-15: where the upstream does not number its events the client is told so once, within

@@ -157,6 +157,12 @@ pub(crate) async fn kill(mut served: Served) {
     served.program.ended(PATIENCE).await;
 }
 
+/// SIGTERM, waited for.
+pub(crate) async fn stop(mut served: Served) {
+    served.program.signal("TERM");
+    served.program.ended(PATIENCE).await;
+}
+
 fn folder_of(file: &Path) -> PathBuf {
     file.parent().unwrap().join("vestibule-data")
 }
@@ -448,4 +454,27 @@ async fn a_damaged_file_is_set_aside_and_the_gateway_serves() {
     kill(gateway).await;
     let gateway = Served::start(&file).await;
     assert_eq!(again.echo(&gateway).await.status, 200);
+}
+
+/// EL-29, drain: a process that stops stays for a call whose client it has sent away, though nobody is
+/// connected any more, and its answer can be fetched from the next one.
+#[tokio::test]
+async fn el_29_a_call_whose_client_was_sent_away_runs_to_its_end() {
+    let upstream = Upstream::modern().await;
+    let (_folder, file) = house(&upstream, "shutdown: { delay: 0s, grace: 60s }");
+    let mut served = Served::start(&file).await;
+    let client = Client::open(&served).await;
+    let (mut flight, priming) = Flight::primed(&served, &upstream, &client.call(7, "stream")).await;
+    served.program.signal("TERM");
+    let sent_away = flight.client.next_event().await.unwrap().unwrap();
+    assert!(sent_away.retry.is_some(), "{sent_away:?}");
+    assert!(flight.client.next_event().await.unwrap().is_none());
+    flight.client.closed().await.unwrap();
+    let answer = response(&flight.request, "kept");
+    flight.upstream.message(&answer).await.unwrap();
+    let status = served.program.ended(PATIENCE).await;
+    assert_eq!(status.code(), Some(0), "nothing was cut");
+    let again = Served::start(&file).await;
+    let events = rest(&again, &client.resume(id(&priming))).await;
+    assert_eq!(text(&events.last().expect("its answer").json()), "kept");
 }

@@ -14,8 +14,11 @@ use super::note::Note;
 use super::sink::outcome_unknown;
 use crate::room::Shared;
 
-/// Takes over a stream that has no writer. Whoever is first is the one.
+/// Takes over a stream that has no writer. Whoever is first is the one; not a process that stops.
 pub(crate) async fn adopt(shared: &Arc<Shared>, orphan: Orphan) {
+    if shared.endings.stopping() {
+        return;
+    }
     let Orphan {
         stream,
         requests,

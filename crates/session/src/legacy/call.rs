@@ -221,6 +221,7 @@ impl Driver {
                     self.sink.open().await;
                     continue;
                 }
+                Next::Left(error) => return self.leave(running, error).await,
             };
             if let Event::Final(end) = event {
                 return self.end(end).await;
@@ -314,6 +315,17 @@ impl Driver {
         } else {
             self.sink.send(one_piece(&draft)).await;
         }
+    }
+
+    /// The process stops: another one goes on with the call where it is written down how (EL-15).
+    /// All of it is kept as it is until the process ends, so that the upstream notices nothing.
+    async fn leave(self, running: Running, error: RpcError) {
+        if self.sink.leave().await {
+            let _kept = (self, running);
+            return std::future::pending().await;
+        }
+        self.end(Final::Error(error)).await;
+        drop(running);
     }
 
     async fn end(mut self, end: Final) {

@@ -130,6 +130,9 @@ impl Reading {
                 self.ready.extend(errors.collect::<Vec<_>>());
                 self.over = true;
             }
+            Ok(Next::Orphaned { .. }) if self.shared.endings.stopping() => {
+                self.close_with(Some(self.shared.spread_retry()));
+            }
             Ok(Next::Orphaned { requests, note }) => self.adopt(requests, note).await,
             Ok(Next::Stopped(stop)) => self.stopped(stop),
             Err(error) => {

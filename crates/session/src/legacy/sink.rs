@@ -51,6 +51,8 @@ struct State {
     stage: Stage,
     /// A note that came before there was a stream, and whether it stands by itself.
     note: Option<(Bytes, bool)>,
+    /// Whether there was a note: another process can go on with the call.
+    noted: bool,
 }
 
 enum Stage {
@@ -74,6 +76,7 @@ impl Sink {
             left: ids.len(),
             stage: Stage::Waiting(answer),
             note: None,
+            noted: false,
         };
         let sink = Self {
             shared: Arc::clone(shared),
@@ -98,6 +101,7 @@ impl Sink {
             left: 1,
             stage: Stage::Streaming(writer),
             note: None,
+            noted: true,
         };
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -116,6 +120,7 @@ impl Sink {
             left: 0,
             stage: Stage::Closed,
             note: None,
+            noted: false,
         };
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -134,6 +139,7 @@ impl Sink {
             return;
         }
         let mut state = self.state.lock().await;
+        state.noted = true;
         match &state.stage {
             Stage::Waiting(_) => state.note = Some((note, !covers_next)),
             Stage::Streaming(writer) => keep(writer, note, !covers_next).await,
@@ -144,6 +150,12 @@ impl Sink {
     /// The answer becomes a stream, if it is not one yet and the client takes one.
     pub(super) async fn open(&self) {
         self.opened(&mut *self.state.lock().await).await;
+    }
+
+    /// What was sent is left to another process, which goes on behind it; false when none can.
+    pub(super) async fn leave(&self) -> bool {
+        let mut state = self.state.lock().await;
+        state.noted && self.opened(&mut state).await
     }
 
     /// Sends a message that is no response. False when the client takes none.

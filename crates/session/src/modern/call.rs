@@ -63,8 +63,11 @@ impl Scribe {
         let streams_at = Instant::now() + self.plan.stream_after;
         let moment = accepts.sse.then_some(streams_at);
         let first = loop {
-            let Next::Event(event) = running.next_before(moment).await else {
-                break None;
+            let event = match running.next_before(moment).await {
+                Next::Event(event) => event,
+                Next::Moment => break None,
+                // nobody but this connection waits for it
+                Next::Left(error) => Some(Event::Final(Final::Error(error))),
             };
             match self.hear(event) {
                 Heard::End(reply) => return self.whole(reply, accepts),
