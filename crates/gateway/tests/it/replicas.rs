@@ -228,7 +228,7 @@ async fn el_15_a_call_goes_on_after_a_restart() {
 }
 
 /// EL-15, drain: a call that outlasts the grace of a stop goes on elsewhere, as if its replica had
-/// been killed, and the upstream is told of no cancellation.
+/// been killed but sooner, and the upstream is told of no cancellation.
 #[tokio::test]
 async fn el_15_a_call_goes_on_when_its_replica_stops() {
     let (upstream, streams) = resumable().await;

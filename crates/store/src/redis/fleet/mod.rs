@@ -73,6 +73,8 @@ fn number(number: impl ToString) -> Bytes {
 struct Names {
     slot: Slot,
     alive: Key,
+    /// Its name is never given again, so whoever has said that it goes is dead for good.
+    parted: Key,
     inbox: Key,
     own: Key,
 }
@@ -82,6 +84,7 @@ impl Names {
         let slot = Slot::of_replica(replica);
         Self {
             alive: slot.key("alive"),
+            parted: slot.key("parted"),
             inbox: slot.key("inbox"),
             own: slot.key("own"),
             slot,
@@ -166,10 +169,14 @@ impl RedisFleet {
 
     async fn liveness_of(&self, replica: &ReplicaId) -> Result<Liveness, StoreError> {
         let names = Names::of(replica);
-        let keys = [names.alive];
-        let alive = self.redis.run(&scripts::EXISTS, &names.slot, &keys, vec![]);
-        if alive.await?.int() == Some(1) {
-            return Ok(Liveness::Alive);
+        let keys = [names.alive, names.parted];
+        let look = self.redis.run(&scripts::LOOK, &names.slot, &keys, vec![]);
+        let look = look.await?;
+        let found: Vec<_> = look.list().iter().map(Reply::int).collect();
+        match found[..] {
+            [_, Some(1)] => return Ok(Liveness::Dead),
+            [Some(1), _] => return Ok(Liveness::Alive),
+            _ => {}
         }
         // After the look: what the store had lost until then, this beat sees.
         self.beat().await?;
@@ -386,8 +393,8 @@ impl Fleet for RedisFleet {
         lock(&self.beats).stop();
         Box::pin(async move {
             let names = Names::of(self.replica());
-            let keys = [names.alive];
-            let gone = self.redis.run(&scripts::LEAVE, &names.slot, &keys, vec![]);
+            let (keys, args) = ([names.alive, names.parted], vec![millis(NET)]);
+            let gone = self.redis.run(&scripts::LEAVE, &names.slot, &keys, args);
             gone.await.map(drop)
         })
     }

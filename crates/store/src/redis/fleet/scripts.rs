@@ -8,11 +8,13 @@ pub(super) static SEND: Script = Script::new("fleet send", include_str!("send.lu
 pub(super) static LEFTOVERS: Script = Script::new("fleet leftovers", include_str!("leftovers.lua"));
 pub(super) static OWN: Script = Script::new("fleet own", include_str!("own.lua"));
 
-/// KEYS: alive.
-pub(super) static EXISTS: Script =
-    Script::new("fleet exists", "return redis.call('EXISTS', KEYS[1])");
-/// KEYS: alive.
-pub(super) static LEAVE: Script = Script::new("fleet leave", "return redis.call('DEL', KEYS[1])");
+pub(super) static LEAVE: Script = Script::new("fleet leave", include_str!("leave.lua"));
+
+/// KEYS: alive, parted. Whether a replica lives, and whether it has said that it goes.
+pub(super) static LOOK: Script = Script::new(
+    "fleet look",
+    "return {redis.call('EXISTS', KEYS[1]), redis.call('EXISTS', KEYS[2])}",
+);
 /// KEYS: replicas.
 pub(super) static MEMBERS: Script = Script::new(
     "fleet members",
