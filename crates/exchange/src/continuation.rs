@@ -20,6 +20,13 @@ pub enum Continuation {
         /// The newest [`Event::Mark`](crate::Event::Mark).
         mark: Bytes,
     },
+    /// The end of a call that nobody wants any more: its upstream is told, and nothing is read.
+    Cancel {
+        /// The upstream that runs it.
+        upstream: UpstreamId,
+        /// One of its marks.
+        mark: Bytes,
+    },
     /// What an upstream says outside of every call of a session: it is listened to from now on.
     Listen {
         /// The upstream.
@@ -31,7 +38,9 @@ impl Continuation {
     /// The upstream it is about.
     pub fn upstream(&self) -> &UpstreamId {
         match self {
-            Continuation::Call { upstream, .. } | Continuation::Listen { upstream } => upstream,
+            Continuation::Call { upstream, .. }
+            | Continuation::Cancel { upstream, .. }
+            | Continuation::Listen { upstream } => upstream,
         }
     }
 }
@@ -40,6 +49,7 @@ impl fmt::Debug for Continuation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let name = match self {
             Continuation::Call { .. } => "Call",
+            Continuation::Cancel { .. } => "Cancel",
             Continuation::Listen { .. } => "Listen",
         };
         f.debug_struct(name)

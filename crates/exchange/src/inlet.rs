@@ -32,6 +32,10 @@ pub enum Arrival {
     Notice(Method, Draft),
 }
 
+/// What is written down cannot be read now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Away;
+
 /// Takes what arrives on an upstream session's own stream. Given to the connector with the first
 /// call of a private session; it must not block: implementations queue, with a bound.
 pub trait Inlet: Send + Sync + 'static {
@@ -39,9 +43,9 @@ pub trait Inlet: Send + Sync + 'static {
     fn arrive(&self, upstream: &UpstreamId, arrival: Arrival);
 
     /// What is written down of the session's session with `upstream`, whoever opened it. Nothing
-    /// where nothing is written down.
-    fn recall(&self, _upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
-        Box::pin(std::future::ready(None))
+    /// where nothing is written down; an error where nobody can know now.
+    fn recall(&self, _upstream: &UpstreamId) -> BoxFuture<Result<Option<Bytes>, Away>> {
+        Box::pin(std::future::ready(Ok(None)))
     }
 
     /// Writes down a session that was opened with `upstream`, in the place of `instead`, which was

@@ -31,7 +31,7 @@ pub use connector::{Connector, Outbound, Profile, Sharing};
 pub use continuation::Continuation;
 pub use error_map::RpcError;
 pub use event::{Event, Events, Final};
-pub use inlet::{Arrival, Inlet};
+pub use inlet::{Arrival, Away, Inlet};
 pub use question::{Question, QuestionRef};
 pub use service::{Backchannel, Exchange};
 pub use view::{ListPage, ServerView};

@@ -8,6 +8,7 @@ use vestibule_exchange::{
     Sharing,
 };
 use vestibule_frame::{Draft, Id};
+use vestibule_terms::reject::code;
 use vestibule_terms::{TenantId, UpstreamId};
 
 /// Most questions that are open at once, in all; the oldest gives way.
@@ -85,11 +86,23 @@ pub(crate) struct Back {
 impl Backchannel for Back {
     /// A second answer, and one to a question that is closed, go nowhere and are no error.
     fn answer(&self, to: QuestionRef, answer: Draft) -> BoxFuture<Result<(), RpcError>> {
-        if self.answers.take(&to) {
-            self.connector.answer(to, answer)
-        } else {
-            Box::pin(async { Ok(()) })
+        if !self.answers.take(&to) {
+            return Box::pin(async { Ok(()) });
         }
+        let (answers, carrying) = (
+            Arc::clone(&self.answers),
+            self.connector.answer(to.clone(), answer),
+        );
+        Box::pin(async move {
+            let carried = carrying.await;
+            if carried
+                .as_ref()
+                .is_err_and(|error| error.code != code::LOST)
+            {
+                answers.ask(&to); // it may come again; whether it can be taken, the connector knows
+            }
+            carried
+        })
     }
 
     fn deliver(

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tower::{Service, ServiceExt};
 use vestibule_exchange::{
-    Arrival, Backchannel, BoxFuture, Call, Connector, Event, Events, Exchange, Final, Inlet,
+    Arrival, Away, Backchannel, BoxFuture, Call, Connector, Event, Events, Exchange, Final, Inlet,
     Question, QuestionRef, RpcError,
 };
 use vestibule_frame::{Draft, Frame, Id, Limits, encode};
@@ -332,7 +332,7 @@ impl Inlet for Asked {
         }
     }
 
-    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Result<Option<Bytes>, Away>> {
         self.inlet.recall(upstream)
     }
 

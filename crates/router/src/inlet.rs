@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vestibule_catalog::{Catalog, Kind};
-use vestibule_exchange::{Arrival, BoxFuture, Call, Inlet};
+use vestibule_exchange::{Arrival, Away, BoxFuture, Call, Inlet};
 use vestibule_terms::{ServerPlan, UpstreamId};
 
 use crate::names::Names;
@@ -58,7 +58,7 @@ impl Inlet for Arrivals {
         self.inner.arrive(upstream, arrival);
     }
 
-    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Result<Option<Bytes>, Away>> {
         self.inner.recall(upstream)
     }
 

@@ -128,9 +128,11 @@ impl<C, Q> Machine<C, Q> {
         Ok(())
     }
 
-    /// The client answers. The question, for the first answer only (EL-18, STA-16).
-    pub(crate) fn answer(&mut self, id: &Id) -> Option<Q> {
-        self.questions.remove(id).map(|asked| asked.question)
+    /// The client answers. The question, and the call it is about, for the first answer only (EL-18,
+    /// STA-16).
+    pub(crate) fn answer(&mut self, id: &Id) -> Option<(Option<Ticket>, Q)> {
+        let Asked { about, question } = self.questions.remove(id)?;
+        Some((about, question))
     }
 
     /// An open question, which stays open.

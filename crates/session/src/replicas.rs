@@ -70,9 +70,7 @@ pub(crate) async fn tell(shared: &Shared, word: Word) {
 pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
     match Word::read(word) {
         Some(Word::Cancel(session, id)) => {
-            if let Some(live) = live(shared, &session) {
-                legacy::cancel(shared, &live, &id).await;
-            }
+            legacy::cancel_or_remember(shared, &session, &id).await;
         }
         Some(Word::Level(session, level)) => {
             if let Some(live) = live(shared, &session) {

@@ -16,7 +16,7 @@ use vestibule_terms::{Clock, FastHash, ServerId, ServerPlan, TenantId};
 
 use crate::ending::{Admission, Endings};
 use crate::identity::Identity;
-use crate::legacy::Live;
+use crate::legacy::{Live, Unmet};
 use crate::modern::Listens;
 use crate::observe::Observer;
 use crate::toll::Toll;
@@ -78,6 +78,7 @@ pub(crate) struct Shared {
     /// Becomes true when the process stops: streams end in the way of their era.
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) endings: Endings,
+    pub(crate) unmet: Unmet,
     /// Replicas whose death has been noticed.
     mourned: DashSet<ReplicaId>,
 }
@@ -94,6 +95,7 @@ impl Shared {
             listens: Listens::default(),
             closed: AtomicU64::new(0),
             draining: watch::Sender::new(false),
+            unmet: Unmet::default(),
             mourned: DashSet::default(),
         }
     }

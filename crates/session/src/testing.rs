@@ -11,6 +11,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method as Verb, Request, StatusCode};
 use http_body_util::BodyExt;
 use serde_json::Value;
+use tokio::sync::watch;
 use tower::Service;
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{
@@ -21,7 +22,7 @@ use vestibule_frame::body::FrameBody;
 use vestibule_frame::head::Head;
 use vestibule_frame::{Draft, Frame, Id, Limits, Payload};
 use vestibule_metrics::Metrics;
-use vestibule_store::{Alone, Caps, Keyring, Lifetimes, MemorySessions, Sealer};
+use vestibule_store::{Alone, Caps, Keyring, Sealer};
 use vestibule_streamlog::MemoryLog;
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::clock::ManualClock;
@@ -32,6 +33,10 @@ use vestibule_terms::{
 };
 
 use crate::{Admission, Identity, SessionRooms, SessionService, Supervisor};
+
+mod store;
+
+pub(crate) use store::Moody;
 
 type Answer = Arc<dyn Fn(Call) -> Events + Send + Sync>;
 
@@ -55,23 +60,45 @@ impl Service<Call> for Below {
 
 /// What went through the backchannel, as text.
 #[derive(Debug, Default)]
-pub(crate) struct Back(Mutex<Vec<String>>);
+pub(crate) struct Back {
+    notes: Arc<Mutex<Vec<String>>>,
+    /// True while upstreams take their time over answers.
+    slow: watch::Sender<bool>,
+    /// What the next answers are refused with.
+    refusals: Mutex<Vec<RpcError>>,
+}
 
 impl Back {
     pub(crate) fn taken(&self) -> Vec<String> {
-        std::mem::take(&mut self.0.lock().unwrap())
+        std::mem::take(&mut self.notes.lock().unwrap())
+    }
+
+    pub(crate) fn be_slow(&self, slow: bool) {
+        self.slow.send_replace(slow);
+    }
+
+    pub(crate) fn refuse_next(&self, error: RpcError) {
+        self.refusals.lock().unwrap().push(error);
     }
 
     fn note(&self, text: String) {
-        self.0.lock().unwrap().push(text);
+        self.notes.lock().unwrap().push(text);
     }
 }
 
 impl Backchannel for Back {
     fn answer(&self, to: QuestionRef, answer: Draft) -> BoxFuture<Result<(), RpcError>> {
+        if let Some(error) = self.refusals.lock().unwrap().pop() {
+            return Box::pin(std::future::ready(Err(error)));
+        }
         let text = String::from_utf8(answer.to_bytes().to_vec()).unwrap();
-        self.note(format!("answer {} {text}", to.id));
-        Box::pin(std::future::ready(Ok(())))
+        let note = format!("answer {} {text}", to.id);
+        let (notes, mut slow) = (Arc::clone(&self.notes), self.slow.subscribe());
+        Box::pin(async move {
+            let _gone = slow.wait_for(|slow| !slow).await.is_err();
+            notes.lock().unwrap().push(note);
+            Ok(())
+        })
     }
 
     fn deliver(
@@ -181,6 +208,8 @@ pub(crate) struct House {
     pub(crate) principal: Principal,
     pub(crate) accepts: Accepts,
     pub(crate) metrics: Metrics,
+    /// Where sessions are kept; it can be away.
+    pub(crate) store: Arc<Moody>,
     rooms: SessionRooms,
 }
 
@@ -225,11 +254,9 @@ impl House {
         let sealer = Sealer::new(Keyring::generate());
         let metrics = Metrics::new("0", "0");
         let back = Arc::new(Back::default());
+        let store = Arc::new(Moody::new(Arc::clone(&clock) as _));
         let rooms = SessionRooms {
-            sessions: Arc::new(MemorySessions::new(
-                Lifetimes::default(),
-                Arc::clone(&clock) as _,
-            )),
+            sessions: Arc::clone(&store) as _,
             log: Arc::new(MemoryLog::new(
                 sealer.clone(),
                 vestibule_streamlog::Limits::default(),
@@ -257,11 +284,24 @@ impl House {
             plan,
             accepts: Accepts::ANY,
             metrics,
+            store,
         }
+    }
+
+    /// The process that comes after this one: this one is dead to it.
+    pub(crate) fn successor(&self) -> Self {
+        self.with_rooms(SessionRooms {
+            fleet: Arc::new(Alone::new()),
+            ..self.rooms.clone()
+        })
     }
 
     /// Another process on the same store, log and keys.
     pub(crate) fn beside(&self) -> Self {
+        self.with_rooms(self.rooms.clone())
+    }
+
+    fn with_rooms(&self, rooms: SessionRooms) -> Self {
         let below = Below(Arc::new(|call: Call| {
             if call.method == Method::Initialize {
                 return Events::ready(Final::View(Box::new(view())));
@@ -273,14 +313,15 @@ impl House {
             service: SessionService::new(
                 below,
                 Arc::clone(&back) as Arc<dyn Backchannel>,
-                self.rooms.clone(),
+                rooms.clone(),
             ),
             back,
             plan: self.plan.clone(),
             principal: self.principal.clone(),
             accepts: self.accepts,
             metrics: self.metrics.clone(),
-            rooms: self.rooms.clone(),
+            store: Arc::clone(&self.store),
+            rooms,
         }
     }
 
@@ -428,6 +469,10 @@ impl Item {
 }
 
 impl Got {
+    pub(crate) fn of(response: http::Response<Body>) -> Self {
+        Self(response)
+    }
+
     pub(crate) fn status(&self) -> StatusCode {
         self.0.status()
     }

@@ -306,6 +306,48 @@ async fn can_01_a_call_is_cancelled_from_another_replica() {
     );
 }
 
+/// CAN-01, EL-15: a cancellation that comes while the replica that ran the call is dead, and nobody has
+/// taken it over, has its effect when somebody does.
+#[tokio::test]
+async fn can_01_a_call_is_cancelled_while_nobody_runs_it() {
+    let (upstream, streams) = resumable().await;
+    let Some(house) = House::build(at(&upstream.url()), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let mut connection = a.connect().await;
+    connection.send(&client.call(7, "t").bytes()).await.unwrap();
+    let (sent, stream) = streams.next().await;
+    let token = sent.json()["params"]["_meta"]["progressToken"].clone();
+    let step = json!({ "progressToken": token, "progress": 1 });
+    let step = notification("notifications/progress", &step).to_string();
+    stream.event("e1", &step).await.unwrap();
+    connection.head().await.unwrap();
+    let _priming = next(&mut connection).await;
+    let last = next(&mut connection).await;
+    kill(a).await;
+    let params = json!({ "requestId": 7 });
+    let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": params });
+    assert_eq!(b.ask(&client.post(&cancel)).await.status, 202);
+    let told = async {
+        while upstream.calls("notifications/cancelled").is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    soon("the upstream is told", DEATH, told).await;
+    let cancelled = upstream.calls("notifications/cancelled").remove(0);
+    assert_eq!(cancelled.json()["params"]["requestId"], sent.rpc_id());
+    let mut connection = b.connect().await;
+    let head = connection.open(&client.resume(id(&last))).await.unwrap();
+    if head.start.contains(" 200 ") {
+        assert!(connection.next_event().await.unwrap().is_none(), "CAN-03");
+    } else {
+        assert!(head.start.contains(" 405 "), "{}", head.start);
+    }
+    assert_eq!(upstream.calls("tools/call").len(), 1);
+}
+
 /// GET-03, GET-05: what an upstream says outside of calls reaches the client's stream on whichever
 /// replica that is, once.
 #[tokio::test]

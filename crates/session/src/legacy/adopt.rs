@@ -11,6 +11,7 @@ use vestibule_streamlog::{Orphan, StreamRef, Writer};
 use super::access::attach;
 use super::call;
 use super::note::Note;
+use super::notify::cancel;
 use super::sink::outcome_unknown;
 use crate::room::Shared;
 
@@ -29,6 +30,13 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, orphan: Orphan) {
         && let Some(id) = Id::from_token(request.clone())
         && gone_on(shared, &stream, id, note).await
     {
+        return;
+    }
+    if let [request] = requests.as_slice()
+        && let Some(id) = Id::from_token(request.clone())
+        && shared.unmet.has(&stream.session, &id)
+    {
+        let _ended = shared.rooms.log.finish(&stream, None).await; // CAN-03
         return;
     }
     end(shared, &stream, &requests).await;
@@ -58,11 +66,14 @@ async fn gone_on(shared: &Arc<Shared>, stream: &StreamRef, id: Id, note: Note) -
         }
     };
     let live = attach(shared, stored, &note.user);
-    let Some(call) = call::go_on(shared, &live, &plan, (id, note), writer) else {
+    let Some(call) = call::go_on(shared, &live, &plan, (id.clone(), note), writer) else {
         return false;
     };
     tracing::info!(tenant = %stream.session.tenant(), "going on with a call that another process began");
     tokio::spawn(call);
+    if shared.unmet.has(&stream.session, &id) {
+        cancel(shared, &live, &id).await;
+    }
     true
 }
 

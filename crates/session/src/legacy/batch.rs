@@ -14,8 +14,8 @@ use super::access::session;
 use super::call::{self, Request};
 use super::live::Live;
 use super::message::{Form, known, local, respond};
-use super::notify;
 use super::sink::Sink;
+use super::{notify, response};
 use crate::answer::{self, Response};
 use crate::encode::Reply;
 use crate::facts::{Facts, note_target};
@@ -135,13 +135,13 @@ impl<S: Exchange> Run<'_, S> {
         if let Err(reject) = held.admitted() {
             return held.refused(reject);
         }
-        if frame.kind() == Kind::Response {
-            notify::response(&self.room.shared, self.live, frame).await;
-            return held.record().set_outcome(Outcome::Ok);
-        }
         let shared = &self.room.shared;
-        let served = notify::notification(shared, self.live, self.facts, held.record(), frame);
-        match served.await {
+        let served = if frame.kind() == Kind::Response {
+            response::response(shared, self.live, frame).await
+        } else {
+            notify::notification(shared, self.live, self.facts, held.record(), frame).await
+        };
+        match served {
             Ok(()) => held.record().set_outcome(Outcome::Ok),
             Err(reject) => held.refused(&reject),
         }

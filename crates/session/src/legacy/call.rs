@@ -2,17 +2,18 @@
 //! response, its cancellation, its limit or the end of its session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use vestibule_exchange::{Call, Event, Exchange, Final, LogLevel, RpcError};
+use vestibule_exchange::{Call, Continuation, Event, Exchange, Final, LogLevel, RpcError};
 use vestibule_frame::meta::Reserved;
 use vestibule_frame::{Draft, Frame, Id};
 use vestibule_store::modify;
 use vestibule_streamlog::{Class, Writer};
 use vestibule_terms::reject::code;
-use vestibule_terms::{Method, Outcome, Principal, Record, Reject, ServerPlan};
+use vestibule_terms::{Method, Outcome, Principal, Record, Reject, ServerPlan, UpstreamId};
 
 use super::batch::Held;
 use super::inlet::one_piece;
@@ -27,6 +28,9 @@ use crate::machine::{Phase, Refused, Ticket};
 use crate::relay::{Relay, is_change, notice_method};
 use crate::room::{Room, Shared};
 use crate::running::{Next, Running};
+
+/// How long an upstream may take to hear that nobody wants a call any more.
+const TELLING: Duration = Duration::from_secs(2);
 
 /// One request that the session has accepted.
 pub(super) struct Request {
@@ -60,6 +64,8 @@ struct Driver {
     relay: Relay,
     effect: Effect,
     caller: Caller,
+    /// The upstream and a mark of a call that another process has begun.
+    begun_elsewhere: Option<(UpstreamId, Bytes)>,
     _held: Option<Held>,
 }
 
@@ -71,7 +77,7 @@ struct Caller {
 }
 
 /// A request that may run: its ticket and what cancels it.
-pub(super) type Begun = (Ticket, oneshot::Receiver<()>);
+pub(super) type Begun = (Ticket, oneshot::Receiver<oneshot::Sender<()>>);
 
 /// Whether a request may begin (FRM-06).
 pub(super) fn begin(live: &Live, id: &Id) -> Result<Begun, Reject> {
@@ -125,6 +131,7 @@ pub(super) fn run<S: Exchange>(
             token: token.clone(),
             heading: None,
         },
+        begun_elsewhere: None,
         _held: request.held,
     };
     let call = Call {
@@ -164,6 +171,10 @@ pub(super) fn go_on(
         user,
         continuation,
     } = note;
+    let begun_elsewhere = match &continuation {
+        Continuation::Call { upstream, mark } => Some((upstream.clone(), mark.clone())),
+        Continuation::Cancel { .. } | Continuation::Listen { .. } => None,
+    };
     let call = Call {
         progress: token.is_some(),
         ..live.continuing(plan, &user, (method, &id), continuation)
@@ -187,6 +198,7 @@ pub(super) fn go_on(
             token,
             heading: None,
         },
+        begun_elsewhere,
         _held: None,
     };
     let ending = shared.endings.watch(&user, plan);
@@ -204,18 +216,23 @@ impl Drop for Driver {
 // === impl Driver ===
 
 impl Driver {
-    async fn drive(mut self, mut running: Running, mut cancelled: oneshot::Receiver<()>) {
+    async fn drive(
+        mut self,
+        mut running: Running,
+        mut cancelled: oneshot::Receiver<oneshot::Sender<()>>,
+    ) {
         let streams_at = Instant::now() + self.plan.stream_after;
         let mut moment = Some(streams_at);
-        loop {
+        let done = loop {
             let next = tokio::select! {
                 biased;
-                _ended = &mut cancelled => break,
+                // nothing comes when the session has ended
+                done = &mut cancelled => break done.ok(),
                 next = running.next_before(moment) => next,
             };
             let event = match next {
                 Next::Event(Some(event)) => event,
-                Next::Event(None) => break,
+                Next::Event(None) => break None,
                 Next::Moment => {
                     moment = None;
                     self.sink.open().await;
@@ -227,11 +244,30 @@ impl Driver {
                 return self.end(end).await;
             }
             self.hear(event).await;
-        }
+        };
         // Cancelled: the upstream is told by dropping the call, the client gets no response.
         drop(running);
+        if done.is_some() {
+            self.tell_who_runs_it().await;
+        }
         self.record.set_outcome(Outcome::Cancelled);
         self.sink.done(self.index, None).await;
+    }
+
+    /// A call that this process has only taken over may not have been found again yet: dropping it
+    /// tells nobody.
+    async fn tell_who_runs_it(&mut self) {
+        let Some((upstream, mark)) = self.begun_elsewhere.take() else {
+            return;
+        };
+        let about = (self.method, &self.id);
+        let cancel = Continuation::Cancel { upstream, mark };
+        let call = self
+            .live
+            .continuing(&self.plan, &self.caller.user, about, cancel);
+        let until = Instant::now() + TELLING;
+        let mut telling = Running::new((self.shared.below)(call), Some(until));
+        while telling.next().await.is_some() {}
     }
 
     async fn hear(&mut self, event: Event) {

@@ -1,10 +1,14 @@
 //! Open questions as the session's record keeps them: any process may take the answer, and one
 //! delivers it, once (EL-18, STA-16).
 //!
-//! A claim holds the answer itself. Whoever brings the same bytes again after the claimer died in
-//! between delivers them; an answer that was claimed by somebody who lives is his to deliver.
+//! A claim holds the answer itself: an answer that was claimed by somebody who lives is his to deliver,
+//! and whoever comes with one after the claimer died in between delivers what he had claimed.
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::sleep;
 use vestibule_exchange::{QuestionRef, Sharing};
 use vestibule_frame::Id;
 use vestibule_store::{Decoder, Encoder, Kind, Liveness, ReplicaId, StoreError};
@@ -17,22 +21,40 @@ const FORMAT: u8 = 1;
 const OPEN: u8 = 0;
 const CLAIMED: u8 = 1;
 
+/// How long, in attempts, the store is waited for: half a minute, or ten seconds.
+const ATTEMPTS: u32 = 120;
+const ATTEMPTS_OF_A_CALL: u32 = 40;
+const PAUSE: Duration = Duration::from_millis(250);
+
 /// What became of an attempt to claim an answer.
 pub(super) enum Claim {
     /// It is this process's to deliver.
     Mine(Box<QuestionRef>, Receipt),
-    /// No such question is open, or somebody else has claimed its answer.
+    /// No such question is open.
     Nothing,
+    /// Somebody has claimed it and may be about to deliver it, or be dead.
+    Pending,
     /// The store cannot be asked.
     Away,
 }
 
 /// The claim, to be given up when the answer has been delivered.
 pub(super) struct Receipt {
+    /// The answer that was claimed.
+    pub(super) answer: Bytes,
     name: String,
     record: Bytes,
+    open: Bytes,
 }
 
+/// What a look at a question has found.
+enum Taken {
+    Claimed(Question, Receipt),
+    Pending,
+    Nothing,
+}
+
+#[derive(Clone)]
 struct Question {
     upstream: UpstreamId,
     id: Id,
@@ -41,10 +63,16 @@ struct Question {
     claimed: Option<(ReplicaId, Bytes)>,
 }
 
-/// Writes an open question down. False when only this process will know of it.
-pub(super) async fn put(shared: &Shared, live: &Live, id: &Id, from: &QuestionRef) -> bool {
+/// Writes an open question down. False when only this process will know of it; an error when the store
+/// is away, and it may have been written or not.
+pub(super) async fn put(
+    shared: &Shared,
+    live: &Live,
+    id: &Id,
+    from: &QuestionRef,
+) -> Result<bool, StoreError> {
     if from.sharing != Sharing::Session(live.name.clone()) {
-        return false;
+        return Ok(false);
     }
     let question = Question {
         upstream: from.upstream.clone(),
@@ -55,12 +83,14 @@ pub(super) async fn put(shared: &Shared, live: &Live, id: &Id, from: &QuestionRe
     let record = question.write();
     let sessions = &shared.rooms.sessions;
     let name = id.to_string();
-    let kept = sessions.keep(&live.key, Kind::Question, &name, record);
+    let kept = sessions.keep(&live.key, Kind::Question, &name, record.clone());
     match kept.await {
-        Ok(kept) => kept.is_some_and(|kept| kept.mine),
+        // no other question has had the number: what is there already is an attempt of ours
+        Ok(kept) => Ok(kept.is_some_and(|kept| kept.record == record)),
+        Err(error @ StoreError::Unavailable(_)) => Err(error),
         Err(error) => {
             tracing::debug!(%error, "a question is not written down");
-            false
+            Ok(false)
         }
     }
 }
@@ -68,7 +98,7 @@ pub(super) async fn put(shared: &Shared, live: &Live, id: &Id, from: &QuestionRe
 /// Claims the answer to a question.
 pub(super) async fn take(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Claim {
     match taken(shared, live, id, answer).await {
-        Ok(Some((question, receipt))) => {
+        Ok(Taken::Claimed(question, receipt)) => {
             let from = QuestionRef {
                 tenant: live.name.tenant.clone(),
                 upstream: question.upstream,
@@ -78,7 +108,8 @@ pub(super) async fn take(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) 
             };
             Claim::Mine(Box::new(from), receipt)
         }
-        Ok(None) => Claim::Nothing,
+        Ok(Taken::Pending) => Claim::Pending,
+        Ok(Taken::Nothing) => Claim::Nothing,
         Err(error) => {
             tracing::debug!(%error, "an answer could not be claimed");
             Claim::Away
@@ -86,67 +117,119 @@ pub(super) async fn take(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) 
     }
 }
 
-async fn taken(
-    shared: &Shared,
-    live: &Live,
-    id: &Id,
-    answer: &Bytes,
-) -> Result<Option<(Question, Receipt)>, StoreError> {
+async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<Taken, StoreError> {
     let (sessions, fleet) = (&shared.rooms.sessions, &shared.rooms.fleet);
     let name = id.to_string();
-    let Some(record) = sessions.kept(&live.key, Kind::Question, &name).await? else {
-        return Ok(None);
+    let record = sessions.kept(&live.key, Kind::Question, &name).await?;
+    let Some((record, question)) = record.and_then(|record| {
+        let question = Question::read(&record)?;
+        Some((record, question))
+    }) else {
+        return Ok(Taken::Nothing);
     };
-    let Some(mut question) = Question::read(&record) else {
-        return Ok(None);
+    let answer = match &question.claimed {
+        None => answer,
+        Some((claimer, claimed)) if fleet.liveness(claimer).await? == Liveness::Dead => claimed,
+        Some(_) => return Ok(Taken::Pending),
     };
-    if let Some((claimer, claimed)) = &question.claimed {
-        let same = claimed == answer;
-        if !same || fleet.liveness(claimer).await? != Liveness::Dead {
-            return Ok(None);
-        }
+    let claimed = |claimed| Question {
+        claimed,
+        ..question.clone()
+    };
+    let claim = claimed(Some((fleet.replica().clone(), answer.clone()))).write();
+    let new = Some(claim.clone());
+    let swapped = sessions.swap_kept(&live.key, Kind::Question, &name, &record, new);
+    if !swapped.await? {
+        return Ok(Taken::Pending); // by somebody else in this moment
     }
-    question.claimed = Some((fleet.replica().clone(), answer.clone()));
-    let claim = question.write();
-    let swapped = sessions.swap_kept(
-        &live.key,
-        Kind::Question,
-        &name,
-        &record,
-        Some(claim.clone()),
-    );
-    let mine = swapped.await?;
     let receipt = Receipt {
+        answer: answer.clone(),
         name,
         record: claim,
+        open: claimed(None).write(),
     };
-    Ok(mine.then_some((question, receipt)))
+    Ok(Taken::Claimed(question, receipt))
 }
 
 /// The answer has reached its upstream.
-pub(super) async fn delivered(shared: &Shared, live: &Live, receipt: Receipt) {
-    let Receipt { name, record } = receipt;
-    let sessions = &shared.rooms.sessions;
-    let gone = sessions.swap_kept(&live.key, Kind::Question, &name, &record, None);
-    if let Err(error) = gone.await {
-        tracing::debug!(%error, "an answered question could not be forgotten");
-    }
+pub(super) async fn delivered(shared: &Arc<Shared>, live: &Arc<Live>, receipt: Receipt) {
+    let Receipt { name, record, .. } = receipt;
+    replaced(shared, live, (name, record), None).await;
 }
 
-/// The question is over without an answer; false when its answer has been claimed after all.
-pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
-    let sessions = &shared.rooms.sessions;
-    let name = id.to_string();
-    let record = match sessions.kept(&live.key, Kind::Question, &name).await {
-        Ok(Some(record)) => record,
-        Ok(None) => return false, // answered elsewhere
-        Err(_store_is_away) => return true,
-    };
-    let open = Question::read(&record).is_some_and(|question| question.claimed.is_none());
-    if open {
-        delivered(shared, live, Receipt { name, record }).await;
+/// The answer has not reached its upstream: it may be claimed again.
+pub(super) async fn release(shared: &Arc<Shared>, live: &Arc<Live>, receipt: Receipt) {
+    let Receipt {
+        name, record, open, ..
+    } = receipt;
+    replaced(shared, live, (name, record), Some(open)).await;
+}
+
+/// Replaces a record; in the background when the store is away.
+async fn replaced(
+    shared: &Arc<Shared>,
+    live: &Arc<Live>,
+    (name, old): (String, Bytes),
+    new: Option<Bytes>,
+) {
+    if swap(shared, live, &name, &old, new.clone()).await {
+        return;
     }
-    open
+    let (shared, live) = (Arc::clone(shared), Arc::clone(live));
+    tokio::spawn(async move {
+        for _ in 0..ATTEMPTS {
+            sleep(PAUSE).await;
+            if swap(&shared, &live, &name, &old, new.clone()).await {
+                return;
+            }
+        }
+    });
+}
+
+/// False when the store is away.
+async fn swap(shared: &Shared, live: &Live, name: &str, old: &[u8], new: Option<Bytes>) -> bool {
+    let sessions = &shared.rooms.sessions;
+    let swapped = sessions.swap_kept(&live.key, Kind::Question, name, old, new);
+    swapped.await.is_ok()
+}
+
+/// The question is over, whoever had claimed it: once the store is back.
+pub(super) fn remove(shared: &Arc<Shared>, live: &Arc<Live>, id: Id) {
+    let (shared, live) = (Arc::clone(shared), Arc::clone(live));
+    tokio::spawn(async move {
+        let (sessions, name) = (&shared.rooms.sessions, id.to_string());
+        for _ in 0..ATTEMPTS {
+            let gone = match sessions.kept(&live.key, Kind::Question, &name).await {
+                Ok(Some(record)) => swap(&shared, &live, &name, &record, None).await,
+                Ok(None) => true,
+                Err(_store_is_away) => false,
+            };
+            if gone {
+                return;
+            }
+            sleep(PAUSE).await;
+        }
+    });
+}
+
+/// The question is over without an answer; false when its answer has been claimed after all. While the
+/// store is away nobody knows: it is waited for, but not for long, since the call's own end waits too.
+pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
+    let (sessions, name) = (&shared.rooms.sessions, id.to_string());
+    for _ in 0..ATTEMPTS_OF_A_CALL {
+        match sessions.kept(&live.key, Kind::Question, &name).await {
+            Ok(Some(record)) => {
+                let open = Question::read(&record).is_some_and(|read| read.claimed.is_none());
+                if open {
+                    swap(shared, live, &name, &record, None).await;
+                }
+                return open;
+            }
+            Ok(None) => return false, // answered elsewhere
+            Err(_store_is_away) => sleep(PAUSE).await,
+        }
+    }
+    true
 }
 
 // === impl Question ===

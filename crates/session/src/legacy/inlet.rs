@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use tokio::sync::Notify;
-use vestibule_exchange::{Arrival, BoxFuture, Inlet, QuestionRef};
+use vestibule_exchange::{Arrival, Away, BoxFuture, Inlet, QuestionRef};
 use vestibule_frame::Draft;
 use vestibule_store::{Kind, StoreError};
 use vestibule_streamlog::{Class, Event};
@@ -95,13 +95,18 @@ impl Inlet for SessionInlet {
         }
     }
 
-    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Result<Option<Bytes>, Away>> {
         let (live, upstream) = (self.0.upgrade(), upstream.clone());
         Box::pin(async move {
-            let (live, shared) = both(live)?;
+            let Some((live, shared)) = both(live) else {
+                return Ok(None);
+            };
             let sessions = &shared.rooms.sessions;
             let kept = sessions.kept(&live.key, Kind::Upstream, upstream.as_str());
-            heard(kept.await)?
+            kept.await.map_err(|error| {
+                tracing::debug!(%error, "an upstream session cannot be recalled");
+                Away
+            })
         })
     }
 

@@ -30,8 +30,8 @@ const WATCH: Duration = Duration::from_secs(1);
 /// Paused streams that are remembered at a time.
 const PAUSES: usize = 64;
 
-/// Cancels a running call when sent to or dropped.
-pub(crate) type Cancel = oneshot::Sender<()>;
+/// Cancels a running call when sent to or dropped. What is sent is dropped when that has its effect.
+pub(crate) type Cancel = oneshot::Sender<oneshot::Sender<()>>;
 
 /// An open question.
 #[derive(Debug)]

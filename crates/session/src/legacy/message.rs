@@ -17,7 +17,7 @@ use super::call::{self, Request};
 use super::live::Live;
 use super::reader::Reading;
 use super::sink::{First, Sink, Streaming};
-use super::{notify, solo};
+use super::{notify, response, solo};
 use crate::answer::{self, Response};
 use crate::encode::Reply;
 use crate::facts::{Facts, note_target};
@@ -49,10 +49,7 @@ pub(crate) async fn message<S: Exchange>(room: &Room<S>, facts: Facts, frame: Fr
         (Kind::Notification, _) => {
             notify::notification(&room.shared, &live, &facts, &facts.record, frame).await
         }
-        (Kind::Response, _) => {
-            notify::response(&room.shared, &live, frame).await;
-            Ok(())
-        }
+        (Kind::Response, _) => response::response(&room.shared, &live, frame).await,
     };
     match served {
         Ok(()) => answer::accepted(&facts.record),

@@ -25,8 +25,10 @@ mod notify;
 mod open;
 mod question;
 mod reader;
+mod response;
 mod sink;
 mod solo;
+mod unmet;
 
 pub(crate) use adopt::adopt;
 pub(crate) use batch::batch;
@@ -35,9 +37,10 @@ pub(crate) use get::get;
 pub(crate) use listen::look_again;
 pub(crate) use live::Live;
 pub(crate) use message::message;
-pub(crate) use notify::cancel;
+pub(crate) use notify::cancel_or_remember;
 pub(crate) use open::open;
 pub(crate) use question::lost;
+pub(crate) use unmet::Unmet;
 
 #[cfg(test)]
 mod tests;

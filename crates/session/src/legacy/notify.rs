@@ -1,18 +1,23 @@
-//! What a client sends without waiting for an answer: notifications, and answers to questions.
+//! A client's notifications.
 
 use std::sync::Arc;
+use std::time::Duration;
 
+use tokio::sync::oneshot;
+use tokio::time::timeout;
 use vestibule_frame::{Draft, Frame, Id, meta};
-use vestibule_store::modify;
-use vestibule_terms::{Direction, Method, Record, Reject, mutation};
+use vestibule_store::{SessionKey, modify};
+use vestibule_terms::{Direction, Method, Record, Reject};
 
 use super::access::unavailable;
-use super::claim::{self, Claim};
 use super::live::Live;
 use crate::classify::{is_request_only, without_id};
 use crate::facts::Facts;
 use crate::replicas::{self, Word};
 use crate::room::Shared;
+
+/// How long the end of a cancelled call's stream is waited for: the store may be away.
+const EFFECT: Duration = Duration::from_secs(5);
 
 /// Takes a notification. What is unknown or goes the wrong way is ignored (FRM-13, FRM-14).
 pub(super) async fn notification(
@@ -68,23 +73,47 @@ async fn cancelled(shared: &Arc<Shared>, live: &Live, frame: &Frame) {
         .and_then(|params| frame.member(params, "requestId"))
         .and_then(|span| Id::from_token(frame.shared(span)));
     let Some(id) = id else { return };
-    if !cancel(shared, live, &id).await {
+    if !cancel_or_remember(shared, &live.key, &id).await {
         tracing::debug!("a cancellation names no call in flight here");
         replicas::tell(shared, Word::Cancel(live.key.clone(), id)).await;
     }
 }
 
-/// Cancels the call of that id, if it runs in this process.
-pub(crate) async fn cancel(shared: &Arc<Shared>, live: &Live, id: &Id) -> bool {
+/// Cancels the call of that id, if it runs in this process; else whoever goes on with it here will.
+pub(crate) async fn cancel_or_remember(
+    shared: &Arc<Shared>,
+    session: &SessionKey,
+    id: &Id,
+) -> bool {
+    let live = shared.lives.get(&Live::name_of(session));
+    let live = live.map(|live| Arc::clone(&live));
+    if let Some(live) = &live
+        && cancel(shared, live, id).await
+    {
+        return true;
+    }
+    shared.unmet.note(session, id);
+    // it may have been taken over between the two
+    match &live {
+        Some(live) => cancel(shared, live, id).await,
+        None => false,
+    }
+}
+
+/// Cancels the call of that id, if it runs in this process. Returns when its stream has ended, and so
+/// when nobody who takes over from this process would go on with it.
+pub(super) async fn cancel(shared: &Arc<Shared>, live: &Live, id: &Id) -> bool {
     let cancelled = live.machine().cancel(id);
     let Some((cancel, questions)) = cancelled else {
         return false;
     };
+    let (done, effect) = oneshot::channel();
     // The task that runs the call may have seen its end in this very moment.
-    let _too_late = cancel.send(());
+    let _too_late = cancel.send(done);
     for (id, open) in &questions {
         live.unkept(shared, id, open).await;
     }
+    let _dropped_when_done = timeout(EFFECT, effect).await;
     true
 }
 
@@ -108,45 +137,4 @@ async fn progress(shared: &Arc<Shared>, live: &Live, facts: &Facts, frame: Frame
     let mut draft = Draft::new(frame);
     draft.set_at(&["params", meta::PROGRESS_TOKEN], theirs.token());
     shared.back.notify(live.name.clone(), draft).await;
-}
-
-/// Takes an answer to a question: the first one goes to whoever asked, later and unknown ones are
-/// dropped (EL-18, STA-16). Whoever asked may have asked another process.
-pub(super) async fn response(shared: &Arc<Shared>, live: &Live, frame: Frame) {
-    let Some(id) = frame.id() else { return };
-    let open = live.machine().answer(&id);
-    let bytes = frame.bytes().clone();
-    let answer = Draft::new(frame);
-    let claimed = match &open {
-        Some(open) if !open.kept => Claim::Away, // nobody else knows of it
-        Some(_) | None => claim::take(shared, live, &id, &bytes).await,
-    };
-    // HTR-04: accepted only once it has reached the upstream.
-    let taken = match (claimed, open) {
-        (Claim::Mine(from, receipt), open) => {
-            let again = mutation::on("answer-twice").then(|| ((*from).clone(), answer.clone()));
-            let taken = match open {
-                Some(open) => shared.back.answer(open.from, answer),
-                None => {
-                    let (can, inlet) = (Arc::clone(&live.capabilities), Arc::clone(&live.inlet));
-                    shared.back.deliver(*from, answer, can, inlet)
-                }
-            };
-            let taken = taken.await;
-            if let Some((from, answer)) = again {
-                let (can, inlet) = (Arc::clone(&live.capabilities), Arc::clone(&live.inlet));
-                let _twice = shared.back.deliver(from, answer, can, inlet).await;
-            }
-            claim::delivered(shared, live, receipt).await;
-            taken
-        }
-        (Claim::Away, Some(open)) => shared.back.answer(open.from, answer).await,
-        (Claim::Nothing, _) | (Claim::Away, None) => {
-            tracing::debug!("an answer to no open question is dropped");
-            return;
-        }
-    };
-    if let Err(error) = taken {
-        tracing::debug!(code = error.code, "an answer did not reach its upstream");
-    }
 }

@@ -23,6 +23,7 @@ use crate::room::Shared;
 /// How long, in attempts, a question waits for the store: half a minute.
 const ATTEMPTS: u32 = 60;
 const PAUSE: Duration = Duration::from_millis(500);
+const AWAY: &str = "the client cannot be asked: the gateway's store is away";
 
 /// A question ready to be sent.
 pub(super) struct Asked {
@@ -63,7 +64,13 @@ impl Live {
         };
         let id = Id::integer(i64::try_from(number).unwrap_or(i64::MAX));
         let token = restamp(&mut draft, &id);
-        let kept = claim::put(shared, self, &id, &question.from).await;
+        let kept = match self.written_down(shared, &id, &question.from).await {
+            Ok(kept) => kept,
+            Err(text) => {
+                answer_with_error(&shared.back, question.from, code::INTERNAL, text);
+                return None;
+            }
+        };
         let open = Open {
             from: question.from,
             token,
@@ -97,7 +104,25 @@ impl Live {
             }
             sleep(PAUSE).await;
         }
-        Err("the client cannot be asked: the gateway's store is away")
+        Err(AWAY)
+    }
+
+    /// Whether every process may take the answer. A question that the client sees first would be lost on
+    /// those who do not know of it.
+    async fn written_down(
+        &self,
+        shared: &Shared,
+        id: &Id,
+        from: &QuestionRef,
+    ) -> Result<bool, &'static str> {
+        for _ in 0..ATTEMPTS {
+            match claim::put(shared, self, id, from).await {
+                Ok(kept) => return Ok(kept),
+                Err(error) => tracing::debug!(%error, "a question waits for the store"),
+            }
+            sleep(PAUSE).await;
+        }
+        Err(AWAY)
     }
 
     /// Whoever asked does not wait for an answer any more; false when the client has answered, to
@@ -172,7 +197,7 @@ pub(crate) fn lost(shared: &Shared, live: &Live, keys: &[Arc<str>]) {
     for key in keys {
         let id = Id::from_token(Bytes::copy_from_slice(key.as_bytes()));
         let open = id.and_then(|id| live.machine().answer(&id));
-        if let Some(open) = open {
+        if let Some((_, open)) = open {
             let text = "the question could not be delivered to the client";
             answer_with_error(&shared.back, open.from, code::INTERNAL, text);
         }

@@ -49,7 +49,7 @@ fn el_18_the_first_answer_wins_and_questions_end_with_their_call() {
     machine.ask(id(100), Some(ticket), 5).unwrap();
     machine.ask(id(101), Some(ticket), 6).unwrap();
     machine.ask(id(102), None, 7).unwrap();
-    assert_eq!(machine.answer(&id(100)), Some(5));
+    assert_eq!(machine.answer(&id(100)).map(|(_, open)| open), Some(5));
     assert_eq!(machine.answer(&id(100)), None);
     assert_eq!(
         machine
@@ -147,7 +147,7 @@ impl Ledger {
             }
             Step::Ask(about) => self.ask(machine, about),
             Step::Answer(number) => {
-                if let Some(question) = machine.answer(&id(1000 + number)) {
+                if let Some((_, question)) = machine.answer(&id(1000 + number)) {
                     self.close(question);
                 }
             }

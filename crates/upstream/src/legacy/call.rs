@@ -9,6 +9,7 @@ use vestibule_frame::encode;
 use vestibule_terms::Method;
 
 use crate::clock::CallClock;
+use crate::compose;
 use crate::fault::Fault;
 use crate::legacy::live::{GetStream, Line, Live};
 use crate::legacy::pool::{Lease, no_room};
@@ -86,6 +87,15 @@ pub(crate) async fn go_on(
                 standalone::open(link, &live, line);
             }
             Ok(Final::Empty)
+        }
+        Continuation::Cancel { mark, .. } => {
+            let mark = Mark::read(mark).ok_or(Fault::SessionLost)?;
+            let told = live
+                .peer
+                .carrier()
+                .carry(vec![compose::cancelled(&mark.call)]);
+            told.await?;
+            Ok(Final::Cancelled)
         }
         Continuation::Call { mark, .. } => {
             let mark = Mark::read(mark).ok_or(Fault::SessionLost)?;

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use bytes::Bytes;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
-use vestibule_exchange::{Capabilities, Inlet, Outbound, Sharing};
+use vestibule_exchange::{Away, Capabilities, Inlet, Outbound, Sharing};
 use vestibule_frame::encode;
 use vestibule_terms::Method;
 
@@ -28,6 +28,9 @@ const SUBSCRIPTIONS: usize = 1024;
 /// How long calls may go on after their session was given up, and how often is looked for them.
 const GRACE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(250);
+/// How often is looked for a session that another process has opened while nobody can know of it: for
+/// ten seconds.
+const ATTEMPTS: u32 = 40;
 /// Longest wait for one of our own requests on a session.
 pub(crate) const SMALL_REQUEST: Duration = Duration::from_secs(5);
 
@@ -127,8 +130,14 @@ impl Session {
             if let Some(live) = session.current() {
                 return Ok(live);
             }
-            let live = session.recalled(&link).await.ok_or(Fault::SessionLost)?;
-            session.install(&link, live).await
+            for _ in 0..ATTEMPTS {
+                match session.recalled(&link).await {
+                    Ok(Some(live)) => return session.install(&link, live).await,
+                    Ok(None) => return Err(Fault::SessionLost),
+                    Err(Away) => sleep(LOOK).await,
+                }
+            }
+            Err(Fault::NotSent("store"))
         });
         attached.await.unwrap_or(Err(Fault::Broken))
     }
@@ -247,7 +256,7 @@ impl Session {
         if let Some(live) = self.current() {
             return Ok(live); // opened between the look and the flight
         }
-        if let Some(live) = self.recalled(link).await {
+        if let Ok(Some(live)) = self.recalled(link).await {
             return self.install(link, live).await;
         }
         let opened = link.open_session(&self).await?;
@@ -261,15 +270,21 @@ impl Session {
 
     /// The session that another process has opened for the same client session, unless that is the
     /// one that has just turned out to be lost.
-    async fn recalled(&self, link: &Arc<Link>) -> Option<Live> {
-        let inlet = self.scribe()?;
-        let record = inlet.recall(link.upstream()).await?;
+    async fn recalled(&self, link: &Arc<Link>) -> Result<Option<Live>, Away> {
+        let Some(inlet) = self.scribe() else {
+            return Ok(None);
+        };
+        let Some(record) = inlet.recall(link.upstream()).await? else {
+            return Ok(None);
+        };
         if locked(&self.record).as_ref() == Some(&record) {
-            return None;
+            return Ok(None);
         }
-        let live = link.attach(self, &record)?;
-        *locked(&self.record) = Some(record);
-        Some(live)
+        let live = link.attach(self, &record);
+        if live.is_some() {
+            *locked(&self.record) = Some(record);
+        }
+        Ok(live)
     }
 
     /// Writes a new session down. Where another process was faster its session is the one, and

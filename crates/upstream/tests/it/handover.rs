@@ -1,12 +1,13 @@
 //! Two processes on one upstream session: what one began the other goes on with.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
 use vestibule_exchange::{
-    Arrival, BoxFuture, Capabilities, Connector, Continuation, Event, Events, Final, Inlet,
+    Arrival, Away, BoxFuture, Capabilities, Connector, Continuation, Event, Events, Final, Inlet,
     Outbound, Sharing,
 };
 use vestibule_terms::{Era, Method, UpstreamId};
@@ -20,14 +21,21 @@ use crate::world::{
 #[derive(Debug, Default)]
 struct Notebook {
     written: Mutex<HashMap<UpstreamId, Bytes>>,
+    /// How many more times it cannot be read.
+    away: AtomicI32,
 }
 
 impl Inlet for Notebook {
     fn arrive(&self, _upstream: &UpstreamId, _arrival: Arrival) {}
 
-    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Option<Bytes>> {
+    fn recall(&self, upstream: &UpstreamId) -> BoxFuture<Result<Option<Bytes>, Away>> {
         let written = self.written.lock().unwrap().get(upstream).cloned();
-        Box::pin(std::future::ready(written))
+        let away = self.away.fetch_sub(1, Ordering::Relaxed) > 0;
+        Box::pin(std::future::ready(if away {
+            Err(Away)
+        } else {
+            Ok(written)
+        }))
     }
 
     fn remember(
@@ -163,6 +171,67 @@ async fn el_15_another_process_goes_on_with_a_call() {
         .unwrap();
     assert_eq!(resumed.header("last-event-id"), Some("e1"));
     assert_eq!(resumed.header("mcp-session-id"), Some("s"));
+}
+
+/// EL-22: a store that is away when a call is taken over says nothing about its upstream session.
+#[tokio::test]
+async fn el_22_a_call_is_gone_on_with_when_the_store_is_back() {
+    let server = remembering(|id| {
+        let answer = json!({ "jsonrpc": "2.0", "id": id, "result": { "ok": true } });
+        Some(with_id("e2", &answer))
+    })
+    .await;
+    let notebook = Arc::new(Notebook::default());
+    let (first, second) = (World::http(&server), World::http(&server));
+    let mut begun = first
+        .events(Outbound {
+            progress: true,
+            ..private(&notebook, tool("t"))
+        })
+        .await;
+    let mark = first_step(&mut begun).await;
+    notebook.away.store(2, Ordering::Relaxed);
+    let mut rest = second.events(going_on(&notebook, mark)).await;
+    assert!(matches!(
+        next(&mut rest).await,
+        Event::Final(Final::Message(_))
+    ));
+    assert_eq!(server.count("initialize"), 1);
+}
+
+/// CAN-01: a call that another process has made is cancelled at its upstream, and not read.
+#[tokio::test]
+async fn can_01_a_call_of_another_process_is_cancelled() {
+    let server = remembering(|_| None).await;
+    let notebook = Arc::new(Notebook::default());
+    let (first, second) = (World::http(&server), World::http(&server));
+    let mut begun = first
+        .events(Outbound {
+            progress: true,
+            ..private(&notebook, tool("t"))
+        })
+        .await;
+    let mark = first_step(&mut begun).await;
+    let cancel = Continuation::Cancel {
+        upstream: upstream(),
+        mark,
+    };
+    let mut told = second
+        .events(Outbound {
+            continues: Some(Arc::new(cancel)),
+            ..private(&notebook, tool("t"))
+        })
+        .await;
+    assert!(matches!(
+        next(&mut told).await,
+        Event::Final(Final::Cancelled)
+    ));
+    let log = server.log();
+    let of = |method: &str| log.iter().find(|seen| seen.method() == method);
+    let cancelled = of("notifications/cancelled").expect("the upstream is told");
+    let called = of("tools/call").unwrap();
+    assert_eq!(cancelled.body["params"]["requestId"], called.body["id"]);
+    assert_eq!(server.count("tools/call"), 1);
 }
 
 /// EL-15: what the upstream does not remember is lost, and never run again.

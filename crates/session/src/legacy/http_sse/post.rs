@@ -12,8 +12,8 @@ use crate::answer::{self, Response};
 use crate::facts::Facts;
 use crate::legacy::batch::{Run, request_ids};
 use crate::legacy::live::Live;
-use crate::legacy::notify;
 use crate::legacy::sink::Sink;
+use crate::legacy::{notify, response};
 use crate::room::Room;
 
 /// Serves the POST.
@@ -50,10 +50,7 @@ async fn taken<S: Exchange>(
     match frame.kind() {
         Kind::Request => request(room, facts, live, frame).await,
         Kind::Notification => notification(room, facts, live, frame).await,
-        Kind::Response => {
-            notify::response(&room.shared, live, frame).await;
-            Ok(())
-        }
+        Kind::Response => response::response(&room.shared, live, frame).await,
     }
 }
 

@@ -1,5 +1,6 @@
 //! Behaviour of sessions, over the real store and log, without sockets.
 
+mod answers;
 mod batches;
 mod calls;
 mod http_sse;

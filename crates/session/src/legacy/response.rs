@@ -1,0 +1,163 @@
+//! A client's answer to a question, on its way to whoever asked (HTR-04, EL-18).
+//!
+//! It is under way in a task of its own: a connection that breaks leaves no answer between its claim and
+//! its upstream. The client is told that it was taken when it has reached the upstream, or when nobody
+//! waits for it; while neither is known, because the store is away or because whoever has claimed it may
+//! be dead, the client waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+use vestibule_exchange::{QuestionRef, RpcError};
+use vestibule_frame::{Draft, Frame, Id, Limits};
+use vestibule_terms::reject::code;
+use vestibule_terms::{Reject, mutation};
+
+use super::claim::{self, Claim, Receipt};
+use super::live::{Live, Open};
+use crate::machine::Ticket;
+use crate::room::Shared;
+
+/// How long an answer is under way: longer than it takes to find a replica dead.
+const PATIENCE: Duration = Duration::from_secs(30);
+const PAUSE: Duration = Duration::from_millis(250);
+/// When a client may try again.
+const LATER: Duration = Duration::from_secs(2);
+
+/// Takes an answer: the first one goes to whoever asked, later and unknown ones are dropped (EL-18,
+/// STA-16). Whoever asked may have asked another process.
+pub(super) async fn response(
+    shared: &Arc<Shared>,
+    live: &Arc<Live>,
+    frame: Frame,
+) -> Result<(), Reject> {
+    let Some(id) = frame.id() else { return Ok(()) };
+    let asked = live.machine().answer(&id);
+    let answer = Answer {
+        shared: Arc::clone(shared),
+        live: Arc::clone(live),
+        id,
+        bytes: frame.bytes().clone(),
+        asked,
+    };
+    let brought = tokio::spawn(answer.bring()).await;
+    brought.unwrap_or(Err(Reject::Internal))
+}
+
+struct Answer {
+    shared: Arc<Shared>,
+    live: Arc<Live>,
+    id: Id,
+    bytes: Bytes,
+    /// The question, where it was asked by this process, and the call it is about.
+    asked: Option<(Option<Ticket>, Open)>,
+}
+
+/// What an attempt came to.
+enum Attempt {
+    /// Delivered, or nothing waits for it.
+    Over,
+    /// It has to be tried again.
+    NotYet,
+}
+
+impl Answer {
+    async fn bring(self) -> Result<(), Reject> {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            match self.attempt().await {
+                Attempt::Over => return Ok(()),
+                Attempt::NotYet if Instant::now() < until => sleep(PAUSE).await,
+                Attempt::NotYet => break,
+            }
+        }
+        tracing::warn!("an answer to a question could not be brought to its upstream");
+        if let Some((about, open)) = self.asked {
+            // it can be answered again, unless its call is over
+            let _over = self.live.machine().ask(self.id, about, open);
+        }
+        Err(Reject::Unavailable {
+            reason: "answer",
+            retry_after: LATER,
+        })
+    }
+
+    async fn attempt(&self) -> Attempt {
+        let (shared, live) = (&self.shared, &self.live);
+        let open = self.asked.as_ref().map(|(_, open)| open);
+        if let Some(open) = open.filter(|open| !open.kept) {
+            return self.deliver(&open.from, self.bytes.clone()).await;
+        }
+        match claim::take(shared, live, &self.id, &self.bytes).await {
+            Claim::Mine(from, receipt) => self.claimed(&from, receipt).await,
+            Claim::Nothing => {
+                tracing::debug!("an answer to no open question is dropped");
+                Attempt::Over
+            }
+            Claim::Away => match open.filter(|_| shared.rooms.fleet.may_act()) {
+                Some(open) => self.without_store(open).await,
+                None => Attempt::NotYet,
+            },
+            Claim::Pending => Attempt::NotYet,
+        }
+    }
+
+    /// The answer is this process's to deliver.
+    async fn claimed(&self, from: &QuestionRef, receipt: Receipt) -> Attempt {
+        let (shared, live) = (&self.shared, &self.live);
+        if mutation::on("answer-twice") {
+            let _twice = self.deliver(from, receipt.answer.clone()).await;
+        }
+        let attempt = self.deliver(from, receipt.answer.clone()).await;
+        match attempt {
+            Attempt::Over => claim::delivered(shared, live, receipt).await,
+            Attempt::NotYet => claim::release(shared, live, receipt).await,
+        }
+        attempt
+    }
+
+    /// Nobody can be asked whether somebody else has delivered it; whoever asked knows.
+    async fn without_store(&self, open: &Open) -> Attempt {
+        let attempt = self.deliver(&open.from, self.bytes.clone()).await;
+        if matches!(attempt, Attempt::Over) {
+            claim::remove(&self.shared, &self.live, self.id.clone());
+        }
+        attempt
+    }
+
+    async fn deliver(&self, from: &QuestionRef, answer: Bytes) -> Attempt {
+        // it was a message when it came
+        let Ok(frame) = Frame::parse(answer, &Limits::default()) else {
+            return Attempt::Over;
+        };
+        let (live, answer) = (&self.live, Draft::new(frame));
+        let back = &self.shared.back;
+        let is_kept = self.asked.as_ref().is_none_or(|(_, open)| open.kept);
+        let taken = if is_kept {
+            let (can, inlet) = (Arc::clone(&live.capabilities), Arc::clone(&live.inlet));
+            back.deliver(from.clone(), answer, can, inlet)
+        } else {
+            back.answer(from.clone(), answer)
+        };
+        let Err(error) = taken.await else {
+            return Attempt::Over;
+        };
+        tracing::debug!(code = error.code, "an answer did not reach its upstream");
+        if may_pass(&error) {
+            Attempt::NotYet
+        } else {
+            Attempt::Over
+        }
+    }
+}
+
+/// Whether the upstream may take later what it has not taken now. The same bytes may come twice; they
+/// may not be lost.
+fn may_pass(error: &RpcError) -> bool {
+    matches!(
+        error.code,
+        code::UPSTREAM_UNAVAILABLE | code::UPSTREAM_TIMEOUT
+    )
+}
