@@ -197,6 +197,8 @@ impl Judging<'_> {
         }
         if let Some((status, more)) = self.record.afterwards
             && (status != 405 || more > 0)
+            // EL-22: what came without an id, while the store was away, comes once more with one
+            && !(status == 200 && (1..=self.without_id()).contains(&more))
         {
             findings.add(Finding::SeveralTerminals, || {
                 format!(
@@ -205,6 +207,12 @@ impl Judging<'_> {
                 )
             });
         }
+    }
+
+    /// Messages heard behind the last id.
+    fn without_id(&self) -> usize {
+        let heard = self.record.heard.iter().rev();
+        heard.take_while(|heard| heard.id.is_none()).count()
     }
 
     fn ends(&self, findings: &mut Findings) {
