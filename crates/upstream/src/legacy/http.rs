@@ -70,6 +70,7 @@ pub(crate) async fn rest(
     sink: &Sink,
 ) -> Result<Final, Fault> {
     let mut call = InCall::open(live, outbound, mark.call.clone(), sink, link.background());
+    call.asked_elsewhere(mark.waits);
     let mut cursor = Cursor::at(mark);
     let answer = Box::pin(cursor.resume(line, clock, None)).await?;
     read(line, &mut call, (cursor, answer), clock, sink).await
@@ -154,7 +155,8 @@ async fn read(
                 if !cursor.advance(&item) {
                     continue; // a repetition after a resume
                 }
-                let mark = cursor.mark(call.id(), &item);
+                call.heard(&item);
+                let mark = cursor.mark(call.id(), &item, call.is_waiting_for_client());
                 if let Some(end) = call.hear(item.frames, mark).await? {
                     answer.finish();
                     return Ok(end);

@@ -16,6 +16,7 @@ use crate::fault::Fault;
 use crate::ids::CallId;
 use crate::legacy::live::Live;
 use crate::running::Sink;
+use crate::wire::Item;
 
 /// One call that is under way.
 pub(crate) struct InCall<'a> {
@@ -31,6 +32,8 @@ pub(crate) struct InCall<'a> {
     revision: Revision,
     /// Questions that were handed out, by our id.
     asked: Vec<Id>,
+    /// Whether one that another process has handed out may still be open.
+    asked_elsewhere: bool,
     /// Questions that were seen, by the upstream's id: a resumed stream may repeat them (RES-09).
     seen: HashSet<Id>,
 }
@@ -55,6 +58,7 @@ impl<'a> InCall<'a> {
             takes_questions: private || outbound.method.may_ask(),
             revision: live.profile.revision,
             asked: Vec::new(),
+            asked_elsewhere: false,
             seen: HashSet::new(),
             id,
             live,
@@ -69,7 +73,19 @@ impl<'a> InCall<'a> {
 
     /// Whether the upstream waits for the client, so that its silence says nothing.
     pub(crate) fn is_waiting_for_client(&self) -> bool {
-        self.asked.iter().any(|id| self.live.peer.is_open(id))
+        self.asked_elsewhere || self.asked.iter().any(|id| self.live.peer.is_open(id))
+    }
+
+    /// Whether the upstream waited for the client when this process took the call over. Who takes the
+    /// answer is any process, so it waits until the upstream says something again.
+    pub(crate) fn asked_elsewhere(&mut self, waits: bool) {
+        self.asked_elsewhere = waits;
+    }
+
+    /// The upstream says something: it waits for nothing that another process has handed out.
+    pub(crate) fn heard(&mut self, item: &Item) {
+        let is_empty = item.frames.as_ref().is_ok_and(Vec::is_empty);
+        self.asked_elsewhere &= is_empty;
     }
 
     /// What comes over a channel that serves all calls. Cancel safe.

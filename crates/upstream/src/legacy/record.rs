@@ -15,6 +15,7 @@ use crate::legacy::handshake;
 use crate::legacy::live::{Line, Live};
 
 const FORMAT: u8 = 1;
+const FORMAT_OF_MARKS: u8 = 2;
 
 /// Longest event id that a call is continued behind.
 const EVENT_ID_MAX: usize = 2048;
@@ -34,6 +35,8 @@ pub(crate) struct Mark {
     pub(crate) event: String,
     /// What the upstream asked to wait before a reconnect.
     pub(crate) retry: Option<Duration>,
+    /// Whether the upstream waits for an answer of the client, so that its silence says nothing.
+    pub(crate) waits: bool,
 }
 
 // === impl SessionRecord ===
@@ -91,7 +94,12 @@ impl SessionRecord {
 
 impl Mark {
     /// What is to be written down; nothing where the upstream's ids are too long to keep.
-    pub(crate) fn write(call: &CallId, event: &str, retry: Option<Duration>) -> Option<Bytes> {
+    pub(crate) fn write(
+        call: &CallId,
+        event: &str,
+        retry: Option<Duration>,
+        waits: bool,
+    ) -> Option<Bytes> {
         if event.len() > EVENT_ID_MAX {
             return None;
         }
@@ -100,21 +108,28 @@ impl Mark {
                 .unwrap_or(u64::MAX)
                 .saturating_add(1)
         });
-        let mark = Encoder::new(FORMAT)
+        let mark = Encoder::new(FORMAT_OF_MARKS)
             .bytes(call.as_str().as_bytes())
             .bytes(event.as_bytes())
-            .number(millis);
+            .number(millis)
+            .byte(u8::from(waits));
         Some(Bytes::from(mark.finish()))
     }
 
     /// Reads it.
     pub(crate) fn read(mark: &Bytes) -> Option<Self> {
-        let mut fields = Decoder::new(FORMAT, mark.clone())?;
+        let mut fields = Decoder::new(FORMAT_OF_MARKS, mark.clone())?;
         let call = CallId::written(&fields.text()?)?;
         let event = fields.text()?;
         let retry = fields.number()?.checked_sub(1).map(Duration::from_millis);
+        let waits = fields.byte()? != 0;
         fields.end()?;
-        Some(Self { call, event, retry })
+        Some(Self {
+            call,
+            event,
+            retry,
+            waits,
+        })
     }
 }
 
@@ -126,19 +141,24 @@ mod tests {
     #[test]
     fn res_08_a_mark_says_where_a_call_stands() {
         let call = Ids::new().call();
-        for retry in [None, Some(Duration::ZERO), Some(Duration::from_millis(250))] {
-            let written = Mark::write(&call, "e/7", retry).unwrap();
+        for (retry, waits) in [
+            (None, true),
+            (Some(Duration::ZERO), false),
+            (Some(Duration::from_millis(250)), true),
+        ] {
+            let written = Mark::write(&call, "e/7", retry, waits).unwrap();
             let read = Mark::read(&written).unwrap();
             let expected = Mark {
                 call: call.clone(),
                 event: "e/7".to_owned(),
                 retry,
+                waits,
             };
             assert_eq!(read, expected);
             for cut in 0..written.len() {
                 assert_eq!(Mark::read(&written.slice(..cut)), None, "{cut}");
             }
         }
-        assert_eq!(Mark::write(&call, &"x".repeat(2049), None), None);
+        assert_eq!(Mark::write(&call, &"x".repeat(2049), None, false), None);
     }
 }

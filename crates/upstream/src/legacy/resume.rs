@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::StatusCode;
 use tokio::time::{Instant, sleep};
 use vestibule_exchange::Event;
+use vestibule_frame::Kind;
 
 use crate::clock::CallClock;
 use crate::fault::Fault;
@@ -58,10 +59,13 @@ impl Cursor {
         }
     }
 
-    /// What has to be known to go on behind `item`; nothing where nothing new is.
-    pub(crate) fn mark(&self, call: &CallId, item: &Item) -> Option<Bytes> {
+    /// What has to be known to go on behind `item`; nothing where nothing new is. `waits`: a question
+    /// of before is still open.
+    pub(crate) fn mark(&self, call: &CallId, item: &Item, waits: bool) -> Option<Bytes> {
         let event = item.id.as_ref().filter(|id| !id.is_empty())?;
-        Mark::write(call, event, self.retry)
+        let mut frames = item.frames.iter().flatten();
+        let asks = frames.any(|frame| frame.kind() == Kind::Request);
+        Mark::write(call, event, self.retry, waits || asks)
     }
 
     /// Takes note of an event; false when an earlier connection has brought its message (RES-09).

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -10,7 +11,7 @@ use vestibule_exchange::{
     Arrival, Away, BoxFuture, Capabilities, Connector, Continuation, Event, Events, Final, Inlet,
     Outbound, Sharing,
 };
-use vestibule_terms::{Era, Method, UpstreamId};
+use vestibule_terms::{Deadline, Era, Method, UpstreamId};
 
 use crate::world::{
     Seen, Server, World, client_session, draft, empty, event, json_answer, legacy_frame, next,
@@ -197,6 +198,54 @@ async fn el_22_a_call_is_gone_on_with_when_the_store_is_back() {
         Event::Final(Final::Message(_))
     ));
     assert_eq!(server.count("initialize"), 1);
+}
+
+/// LIF-09, EL-15: an upstream that waits for an answer is waited for, whichever process it has asked.
+#[tokio::test]
+async fn lif_09_waiting_for_the_client_is_not_silence_for_who_takes_over() {
+    let held: Held = Mutex::new(Vec::new());
+    let server = Server::start(move |seen| {
+        let step = with_id("e1", &progress(&seen.body["id"], 1));
+        let asks = json!({ "jsonrpc": "2.0", "id": "q", "method": "elicitation/create",
+            "params": { "message": "?", "requestedSchema": { "type": "object", "properties": {} } } });
+        let open = |text: String| {
+            let (answer, given_up) = open_sse(text);
+            held.lock().unwrap().push(given_up);
+            answer
+        };
+        let answer = if seen.header("last-event-id").is_some() {
+            open(": still here\n\n".to_owned())
+        } else if seen.method() == "tools/call" {
+            open(format!("id: e0\ndata:\n\n{step}{}", with_id("e2", &asks)))
+        } else {
+            legacy_frame(&seen, "2025-11-25", Some("s"))
+                .unwrap_or_else(|| json_answer(200, &seen.result(json!({}))))
+        };
+        async move { answer }
+    })
+    .await;
+    let notebook = Arc::new(Notebook::default());
+    let (first, second) = (World::http(&server), World::http(&server));
+    let mut begun = first
+        .events(Outbound {
+            progress: true,
+            ..private(&notebook, tool("t"))
+        })
+        .await;
+    let behind_the_step = first_step(&mut begun).await;
+    let Event::Mark { mark, .. } = next(&mut begun).await else {
+        panic!("the question can be gone on from")
+    };
+    let impatient = |mark: Bytes| Outbound {
+        deadline: Deadline::starting_now(Duration::from_millis(300), Duration::from_secs(30)),
+        ..going_on(&notebook, mark)
+    };
+    let error = second.error(impatient(behind_the_step)).await;
+    assert_eq!(error.code, -31002);
+    let mut rest = second.events(impatient(mark)).await;
+    // longer than the idle limit: the only way to see that nothing ends is to wait
+    let waited = tokio::time::timeout(Duration::from_millis(700), next(&mut rest)).await;
+    assert!(waited.is_err(), "{waited:?}");
 }
 
 /// CAN-01: a call that another process has made is cancelled at its upstream, and not read.
