@@ -1,6 +1,7 @@
 //! What was asked for.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Parser, ValueEnum};
 
@@ -49,6 +50,9 @@ pub struct Arguments {
     /// Restarts every replica in good order so many times instead of killing: nothing may fail.
     #[arg(long, value_name = "N", conflicts_with_all = ["kills", "quick", "mutation"])]
     pub rolling: Option<u32>,
+    /// Hits only the store: every owner lives, and so nothing at all may be lost.
+    #[arg(long, conflicts_with_all = ["rolling", "mutation"])]
+    pub store_only: bool,
     /// A seeded fault of a gateway built with the feature `mutations`; passes when it is caught.
     #[arg(long, value_name = "NAME")]
     pub mutation: Option<String>,
@@ -71,6 +75,12 @@ impl Arguments {
     #[must_use]
     pub fn kills(&self) -> u32 {
         if self.quick { QUICK } else { self.kills }
+    }
+
+    /// How long the last calls may take. Longer than it takes to be told that an owner is dead.
+    #[must_use]
+    pub fn last_words(&self) -> Duration {
+        Duration::from_secs(if self.quick { 25 } else { 70 })
     }
 
     /// Events that must be delivered.

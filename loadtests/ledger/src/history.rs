@@ -260,6 +260,8 @@ pub(crate) enum Blow {
     KillStore,
     /// `kill -9` of the store's primary while its replica lags: a tail of it is lost.
     Failover,
+    /// Slots of the cluster with all their keys move to another node.
+    MoveSlots,
     /// SIGTERM, and a new process.
     Roll,
 }

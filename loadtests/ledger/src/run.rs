@@ -8,7 +8,7 @@ use tokio::sync::OwnedMutexGuard;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, StoreKind};
 use crate::history::{Blow, Fault, Seat, now};
 use crate::house::{Gateway, Places};
 use crate::random::Random;
@@ -32,12 +32,17 @@ pub(crate) async fn run(arguments: &Arguments, places: &Places) -> anyhow::Resul
         arguments.kills(),
         arguments.seed,
         arguments.mutation.as_deref(),
+        arguments.store_only,
     );
     let mut random = Random::of(arguments.seed, 0xB10);
     let mut recoveries = JoinSet::new();
     for step in steps {
         sleep(step.after).await;
-        strike(&stage, step, &mut random, &mut recoveries).await;
+        if arguments.store_only {
+            strike_store(&stage, step, &mut random, &mut recoveries).await;
+        } else {
+            strike(&stage, step, &mut random, &mut recoveries).await;
+        }
         while let Some(recovered) = recoveries.try_join_next() {
             recovered.context("a recovery panicked")??;
         }
@@ -50,7 +55,8 @@ pub(crate) async fn run(arguments: &Arguments, places: &Places) -> anyhow::Resul
         &history,
         Terms {
             rolling: false,
-            loses_tails: arguments.store == crate::arguments::StoreKind::Sentinel,
+            // an owner that lives repairs what the store has lost
+            loses_tails: arguments.store == StoreKind::Sentinel && !arguments.store_only,
             open_calls: OPEN_CALLS,
             open_share: arguments.least_share(),
             events: arguments.least_events(),
@@ -64,7 +70,7 @@ type Recoveries = JoinSet<anyhow::Result<()>>;
 async fn strike(stage: &Stage, step: Step, random: &mut Random, recoveries: &mut Recoveries) {
     let random = Random::new(random.next());
     let blow = match step.blow {
-        Blow::KillStore | Blow::Failover => {
+        Blow::KillStore | Blow::Failover | Blow::MoveSlots => {
             if hit_store(stage, step.blow, random, recoveries).await {
                 return;
             }
@@ -74,6 +80,14 @@ async fn strike(stage: &Stage, step: Step, random: &mut Random, recoveries: &mut
         blow @ (Blow::KillOwner | Blow::KillReader | Blow::Stop | Blow::Roll) => blow,
     };
     hit(stage, Step { blow, ..step }, recoveries).await;
+}
+
+/// A blow at the store, as soon as it has recovered from the one before.
+async fn strike_store(stage: &Stage, step: Step, random: &mut Random, recoveries: &mut Recoveries) {
+    let seed = random.next();
+    while !hit_store(stage, step.blow, Random::new(seed), recoveries).await {
+        sleep(PAUSE).await;
+    }
 }
 
 /// Hits the store; false when it cannot be hit now.
@@ -92,10 +106,12 @@ async fn hit_store(
     let faults = Arc::clone(&stage.faults);
     recoveries.spawn(async move {
         let at = now();
-        if blow == Blow::KillStore {
-            store.kill(&mut random).await?;
-        } else {
-            store.fail_over(&mut random).await?;
+        match blow {
+            Blow::Failover => store.fail_over(&mut random).await?,
+            Blow::MoveSlots => store.move_slots(&mut random).await?,
+            Blow::KillOwner | Blow::KillReader | Blow::Stop | Blow::KillStore | Blow::Roll => {
+                store.kill(&mut random).await?;
+            }
         }
         note(&faults, fault(blow, at, None, 0));
         Ok(())

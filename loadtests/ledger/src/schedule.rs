@@ -30,6 +30,15 @@ struct Mix {
     stop_ms: (u64, u64),
 }
 
+impl Mix {
+    const STORE_ONLY: Self = Self {
+        owner: 0,
+        reader: 0,
+        stop: 0,
+        stop_ms: (0, 0),
+    };
+}
+
 /// So many kills, with stops between them. A seeded fault gets more of the blows that show it.
 #[must_use]
 pub(crate) fn schedule(
@@ -37,8 +46,13 @@ pub(crate) fn schedule(
     kills: u32,
     seed: u64,
     mutation: Option<&str>,
+    store_only: bool,
 ) -> Vec<Step> {
-    let mix = mix(store, mutation);
+    let mix = if store_only {
+        Mix::STORE_ONLY
+    } else {
+        mix(store, mutation)
+    };
     let mut random = Random::of(seed, 0x5C4E);
     let mut steps = Vec::new();
     let mut left = kills;
@@ -87,6 +101,7 @@ fn draw(store: StoreKind, mix: Mix, random: &mut Random) -> Blow {
         _ if number < owner + reader => Blow::KillReader,
         _ if number < owner + reader + stop => Blow::Stop,
         StoreKind::Sentinel => Blow::Failover,
+        StoreKind::Cluster if random.percent(50) => Blow::MoveSlots,
         StoreKind::Embedded | StoreKind::Redis | StoreKind::Cluster => Blow::KillStore,
     }
 }
@@ -97,9 +112,9 @@ mod tests {
 
     #[test]
     fn a_seed_decides_the_schedule() {
-        let steps = schedule(StoreKind::Redis, 200, 5, None);
-        assert_eq!(steps, schedule(StoreKind::Redis, 200, 5, None));
-        assert_ne!(steps, schedule(StoreKind::Redis, 200, 6, None));
+        let steps = schedule(StoreKind::Redis, 200, 5, None, false);
+        assert_eq!(steps, schedule(StoreKind::Redis, 200, 5, None, false));
+        assert_ne!(steps, schedule(StoreKind::Redis, 200, 6, None, false));
         let kills = steps.iter().filter(|step| step.blow != Blow::Stop);
         assert_eq!(kills.count(), 200);
         assert!(
@@ -117,12 +132,17 @@ mod tests {
         ] {
             assert!(steps.iter().any(|step| step.blow == blow), "{blow:?}");
         }
-        let tails = schedule(StoreKind::Sentinel, 50, 5, None);
+        let moves = schedule(StoreKind::Cluster, 50, 5, None, false);
+        assert!(moves.iter().any(|step| step.blow == Blow::MoveSlots));
+        let only = schedule(StoreKind::Sentinel, 50, 5, None, true);
+        assert_eq!(only.len(), 50);
+        assert!(only.iter().all(|step| step.blow == Blow::Failover));
+        let tails = schedule(StoreKind::Sentinel, 50, 5, None, false);
         assert!(tails.iter().any(|step| step.blow == Blow::Failover));
-        let stops = schedule(StoreKind::Redis, 10, 5, Some("drop-fence"));
+        let stops = schedule(StoreKind::Redis, 10, 5, Some("drop-fence"), false);
         let long = |step: &Step| step.blow == Blow::Stop && step.lasts > Duration::from_secs(11);
         assert!(stops.iter().any(long));
-        let alone = schedule(StoreKind::Embedded, 50, 5, None);
+        let alone = schedule(StoreKind::Embedded, 50, 5, None, false);
         let fits = |step: &Step| matches!(step.blow, Blow::KillOwner | Blow::Stop);
         assert!(alone.iter().all(fits));
     }

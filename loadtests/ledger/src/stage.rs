@@ -73,6 +73,7 @@ impl Stage {
             Arc::clone(&balancer),
             tenants,
             arguments.seed,
+            arguments.last_words(),
         );
         let mutation = arguments.mutation.as_deref();
         let gateway = |number| Gateway::new(places, file.clone(), mutation, &balancer, number);

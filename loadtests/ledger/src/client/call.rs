@@ -125,7 +125,11 @@ impl<'a> Call<'a> {
     }
 
     async fn run(mut self) -> CallRecord {
-        self.record.close = self.reach_the_end().await;
+        let world = Arc::clone(self.world);
+        self.record.close = tokio::select! {
+            close = self.reach_the_end() => close,
+            () = world.until_too_late() => Close::GaveUp,
+        };
         self.record.closed = now();
         self.world.set_closed(&self.record.key);
         if self.asked_again && self.record.close == Close::Answered {

@@ -4,8 +4,10 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::history::{AnswerRecord, CallRecord, CancelRecord, Forgery, NewsRecord, Seat};
 use crate::net::Balancer;
@@ -60,6 +62,8 @@ pub(crate) struct World {
     pub(super) calm: SocketAddr,
     pub(super) tenants: Vec<Tenant>,
     pub(super) seed: u64,
+    /// How long the last calls may take.
+    last_words: Duration,
     balancer: Arc<Balancer>,
     records: Mutex<Records>,
     open: Mutex<HashMap<String, Open>>,
@@ -78,12 +82,14 @@ impl World {
         balancer: Arc<Balancer>,
         tenants: Vec<Tenant>,
         seed: u64,
+        last_words: Duration,
     ) -> Arc<Self> {
         Arc::new(Self {
             rough,
             calm,
             tenants,
             seed,
+            last_words,
             balancer,
             records: Mutex::default(),
             open: Mutex::default(),
@@ -141,6 +147,12 @@ impl World {
         // the sender is ours: it cannot go before
         let mut over = self.over.subscribe();
         let _over = over.wait_for(|over| *over).await;
+    }
+
+    /// Everything that was begun ought to have ended.
+    pub(super) async fn until_too_late(&self) {
+        self.until_over().await;
+        sleep(self.last_words).await;
     }
 
     pub(super) fn next_session(&self) -> usize {

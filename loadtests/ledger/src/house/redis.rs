@@ -105,12 +105,29 @@ sentinel parallel-syncs mymaster 1
         self.process.is_some()
     }
 
+    /// A command that is not refused.
+    pub(super) async fn must(&self, command: &[String]) -> anyhow::Result<()> {
+        let words: Vec<&str> = command.iter().map(String::as_str).collect();
+        let said = self.ask(&words).await?;
+        if said.starts_with('-') {
+            bail!("{}: {}", words[..2].join(" "), said.trim());
+        }
+        Ok(())
+    }
+
     /// One command on a connection of its own.
     pub(super) async fn ask(&self, command: &[&str]) -> anyhow::Result<String> {
         timeout(ANSWERS_WITHIN, ask(self.port, command))
             .await
             .context("no answer")?
     }
+}
+
+/// The texts of an answer, without the protocol around them.
+pub(super) fn words(answer: &str) -> Vec<String> {
+    let lines = answer.lines();
+    let texts = lines.filter(|line| !line.is_empty() && !line.starts_with(['*', '$', ':', '+']));
+    texts.map(str::to_owned).collect()
 }
 
 pub(super) async fn ask(port: u16, command: &[&str]) -> anyhow::Result<String> {

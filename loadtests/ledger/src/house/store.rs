@@ -9,7 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, bail};
 use tokio::time::{Instant, sleep};
 
-use super::redis::Server;
+use super::redis::{Server, words};
 use crate::arguments::StoreKind;
 use crate::random::Random;
 
@@ -18,6 +18,8 @@ const TAIL: (u64, u64) = (100, 600);
 const FAILS_OVER_WITHIN: Duration = Duration::from_secs(20);
 const PAUSE: Duration = Duration::from_millis(50);
 const SLOTS: usize = 16384;
+/// Slots that are moved at a time.
+const MOVES: usize = 4;
 
 /// The store's processes.
 #[derive(Debug)]
@@ -105,6 +107,74 @@ impl Store {
         }
         let leader = self.nodes.get_mut(primary).context("no primary")?;
         leader.run().await
+    }
+
+    /// Moves some slots that hold keys to other nodes, while they are used.
+    ///
+    /// # Errors
+    /// A node refuses.
+    pub(crate) async fn move_slots(&mut self, random: &mut Random) -> anyhow::Result<()> {
+        let nodes = u64::try_from(self.nodes.len())?;
+        let mut ids = Vec::new();
+        for node in &self.nodes {
+            let id = node.ask(&["CLUSTER", "MYID"]).await?;
+            ids.push(words(&id).first().context("no id")?.clone());
+        }
+        for _ in 0..MOVES {
+            let from = random.between(0, nodes);
+            let to = (from + random.between(1, nodes)) % nodes;
+            let (from, to) = (usize::try_from(from)?, usize::try_from(to)?);
+            let node = self.nodes.get(from).context("no node")?;
+            // what stands in a slot is hit: a key of it names it
+            let key = node.ask(&["RANDOMKEY"]).await?;
+            let Some(key) = words(&key).first().cloned() else {
+                continue;
+            };
+            let slot = node.ask(&["CLUSTER", "KEYSLOT", &key]).await?;
+            let slot = slot.trim_start_matches(':').trim().to_owned();
+            self.move_slot(&slot, (from, &ids[from]), (to, &ids[to]))
+                .await
+                .with_context(|| format!("slot {slot}"))?;
+        }
+        Ok(())
+    }
+
+    async fn move_slot(
+        &self,
+        slot: &str,
+        (from, source): (usize, &str),
+        (to, target): (usize, &str),
+    ) -> anyhow::Result<()> {
+        let source_node = self.nodes.get(from).context("no node")?;
+        let target_node = self.nodes.get(to).context("no node")?;
+        let set = |state: &'static str, id: &str| {
+            ["CLUSTER", "SETSLOT", slot, state, id].map(str::to_owned)
+        };
+        target_node.must(&set("IMPORTING", source)).await?;
+        source_node.must(&set("MIGRATING", target)).await?;
+        let port = target_node.port.to_string();
+        loop {
+            let keys = source_node
+                .ask(&["CLUSTER", "GETKEYSINSLOT", slot, "10"])
+                .await?;
+            let keys = words(&keys);
+            if keys.is_empty() {
+                break;
+            }
+            let command = ["MIGRATE", "127.0.0.1", &port, "", "0", "5000", "KEYS"];
+            let mut command = command.map(str::to_owned).to_vec();
+            command.extend(keys);
+            source_node.must(&command).await?;
+        }
+        for node in [target_node, source_node] {
+            node.must(&set("NODE", target)).await?;
+        }
+        for (number, node) in self.nodes.iter().enumerate() {
+            if number != from && number != to {
+                node.must(&set("NODE", target)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Whether a failover is possible: one leads, the other follows and has caught up.

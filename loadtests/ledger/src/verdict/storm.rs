@@ -75,7 +75,8 @@ impl Storm {
         if terms.rolling {
             return vec![floor("events delivered, at least", delivered, terms.events)];
         }
-        let share = (self.heavy * 100).checked_div(self.kills).unwrap_or(0);
+        // without kills of replicas none of them was light
+        let share = (self.heavy * 100).checked_div(self.kills).unwrap_or(100);
         vec![
             floor("% of kills with enough open calls", share, terms.open_share),
             floor("events delivered, at least", delivered, terms.events),
@@ -125,6 +126,7 @@ impl Blow {
             Self::Stop => "SIGSTOP of replicas",
             Self::KillStore => "kill -9 of the store",
             Self::Failover => "failovers of the store",
+            Self::MoveSlots => "moves of the store's slots",
             Self::Roll => "restarts by SIGTERM",
         }
     }

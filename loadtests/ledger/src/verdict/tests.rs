@@ -252,6 +252,21 @@ fn el_14_two_terminals_are_named() {
     assert_eq!(later, [("several terminals", 1)]);
 }
 
+/// EL-22: what came without an id comes again behind the end, and nothing else.
+#[test]
+fn el_22_what_had_no_id_may_come_again_behind_the_end() {
+    let behind = |more: usize| {
+        spoilt(|history| {
+            let heard = &mut call(history).heard;
+            let from = heard.len() - 2;
+            heard[from..].iter_mut().for_each(|heard| heard.id = None);
+            call(history).afterwards = Some((200, more));
+        })
+    };
+    assert_eq!(behind(2), []);
+    assert_eq!(behind(3), [("several terminals", 1)]);
+}
+
 #[test]
 fn el_13_a_refused_resume_is_named() {
     let found = spoilt(|history| {

@@ -101,6 +101,25 @@ async fn a_cluster_of_three_comes_together() {
     };
     let mut store = Store::start(StoreKind::Cluster, &folder.0).await.unwrap();
     assert_eq!(store.nodes.len(), 3);
+    let of = |number: usize| ["a", "b", "c", "d"].map(|key| format!("{{{number}}}{key}"));
+    let names: Vec<String> = (0..30).flat_map(of).collect();
+    for name in &names {
+        for node in &store.nodes {
+            let said = node.ask(&["SET", name, "x"]).await.unwrap();
+            assert!(
+                said.starts_with("+OK") || said.starts_with("-MOVED"),
+                "{said}"
+            );
+        }
+    }
+    store.move_slots(&mut Random::new(3)).await.unwrap();
+    for name in &names {
+        let mut found = 0;
+        for node in &store.nodes {
+            found += usize::from(has(node, name).await);
+        }
+        assert_eq!(found, 1, "{name}");
+    }
     store.kill(&mut Random::new(3)).await.unwrap();
     let whole = async {
         while !store.cluster_is_whole().await {
