@@ -101,6 +101,13 @@ impl<K: Eq + Hash, V: Series> Family<K, V> {
         }
     }
 
+    /// Runs `see` on every child there is.
+    pub(crate) fn each(&self, mut see: impl FnMut(&K, &V::Child)) {
+        for child in &self.children {
+            see(child.key(), child.value());
+        }
+    }
+
     /// Takes the child of `key` out, so that it is no longer exposed.
     pub(crate) fn remove<const N: usize>(&self, key: &K, labels: [Arc<str>; N]) {
         if self.children.remove(key).is_none() {

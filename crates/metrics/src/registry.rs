@@ -5,6 +5,7 @@
 //! [`Metrics::rate_limited`] is called by whoever limits, since a record does not say whose limit
 //! it was.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,10 +166,22 @@ impl Metrics {
         self.0.families.upstream_up.remove(&(t, u), labels);
     }
 
-    /// How many sessions of that revision live in the store.
-    pub fn set_sessions(&self, tenant: &TenantId, revision: Revision, live: usize) {
-        let live = i64::try_from(live).unwrap_or(i64::MAX);
-        self.sessions(tenant, revision, |gauge| gauge.set(live));
+    /// How many sessions live in the store, by tenant and revision; what is not named has none.
+    pub fn sessions_are<'a>(&self, all: impl IntoIterator<Item = (&'a TenantId, Revision, usize)>) {
+        // Tenants beyond the bound share a label.
+        let mut sums: HashMap<(Slot, Revision), i64> = HashMap::new();
+        for (tenant, revision, live) in all {
+            let sum = sums
+                .entry((self.tenant(Some(tenant)), revision))
+                .or_default();
+            *sum = sum.saturating_add(i64::try_from(live).unwrap_or(i64::MAX));
+        }
+        let family = &self.0.families.sessions;
+        family.each(|key, gauge| gauge.set(sums.remove(key).unwrap_or(0)));
+        for ((t, revision), live) in sums {
+            let labels = || [self.0.tenants.text(t), text(revision.as_str())];
+            family.with((t, revision), labels, |gauge| gauge.set(live));
+        }
     }
 
     /// A session was opened, where this process alone knows all of them.
@@ -401,7 +414,7 @@ mod tests {
             Duration::ZERO,
         );
         metrics.upstream_up(&t, &u, true);
-        metrics.set_sessions(&t, Revision::R2025_11_25, 3);
+        metrics.sessions_are([(&t, Revision::R2025_11_25, 3)]);
         let _open = metrics.stream_opened(&t, StreamKind::Get);
         metrics.stream_events(&t, StreamKind::Post, 2);
         metrics.stream_resumed(&t, "replayed");
@@ -462,6 +475,28 @@ mod tests {
         assert!(!metrics.expose().contains("vestibule_upstream_up{"));
         metrics.upstream_up(&t, &u, true);
         assert_eq!(series(&metrics.expose(), "vestibule_upstream_up{"), 1);
+    }
+
+    /// What is not named has no sessions, and tenants that share a label are added up.
+    #[test]
+    fn sessions_are_what_was_counted_last() {
+        let metrics = metrics();
+        let (a, b) = (tenant("a"), tenant("b"));
+        let (old, new) = (Revision::R2025_06_18, Revision::R2025_11_25);
+        metrics.sessions_are([(&a, old, 2), (&a, new, 1), (&b, new, 7)]);
+        metrics.sessions_are([(&a, new, 4)]);
+        let of = |revision, tenant: &str, live: i64| {
+            let line = format!(r#"sessions{{revision="{revision}",tenant="{tenant}"}} {live}"#);
+            assert!(metrics.expose().contains(&line), "{line}");
+        };
+        of("2025-11-25", "a", 4);
+        of("2025-06-18", "a", 0);
+        of("2025-11-25", "b", 0);
+        let many: Vec<_> = (0..600)
+            .map(|number| tenant(&format!("t{number}")))
+            .collect();
+        metrics.sessions_are(many.iter().map(|tenant| (tenant, new, 1)));
+        of("2025-11-25", "_other", 102);
     }
 
     /// T70: ten thousand tenants become 500 names and one `_other`; no family grows past its

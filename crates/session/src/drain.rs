@@ -81,6 +81,9 @@ impl Supervisor {
             }
             Err(error) => tracing::warn!(%error, "sessions could not be swept"),
         }
+        if let Some(counted) = self.0.rooms.sessions.census() {
+            self.0.observer.counted(&counted);
+        }
     }
 
     /// Ends streams that lost their task and questions that were never delivered (EL-15).

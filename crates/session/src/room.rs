@@ -87,7 +87,7 @@ impl Shared {
     pub(crate) fn new(rooms: SessionRooms, below: Below, back: Arc<dyn Backchannel>) -> Self {
         Self {
             below,
-            observer: Observer::new(rooms.metrics.clone()),
+            observer: Observer::new(rooms.metrics.clone(), rooms.fleet.is_alone()),
             endings: Endings::new(Arc::clone(&rooms.admission)),
             rooms,
             back,

@@ -53,8 +53,8 @@ pub use seal::{
     Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, is_key_id, random,
 };
 pub use sessions::{
-    Caps, Created, EndReason, Ended, Lifetimes, OpenStream, Opening, Sessions, State, Stored,
-    Update, modify,
+    Caps, Census, Created, EndReason, Ended, Lifetimes, OpenStream, Opening, Sessions, State,
+    Stored, Update, modify,
 };
 
 /// What an asynchronous store operation returns. Dropping it before it is done leaves the

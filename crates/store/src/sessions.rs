@@ -152,6 +152,17 @@ pub enum Update {
     Gone,
 }
 
+/// How many live sessions of one revision a tenant has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Census {
+    /// The tenant.
+    pub tenant: TenantId,
+    /// The revision.
+    pub revision: Revision,
+    /// How many.
+    pub live: usize,
+}
+
 /// The store's side of sessions. Absent, ended, expired and foreign are one: `None`.
 pub trait Sessions: Debug + Send + Sync + 'static {
     /// Stores a new session. Over a cap, the least recently used sessions without open streams of
@@ -218,6 +229,12 @@ pub trait Sessions: Debug + Send + Sync + 'static {
 
     /// How many live sessions the tenant, or one principal of it, has.
     fn count<'a>(&'a self, tenant: &'a TenantId, principal: Option<&'a str>) -> Pending<'a, usize>;
+
+    /// How many live sessions the store has, as the last sweep of all tenants found; nothing is asked
+    /// for it. `None` from the store of one process, whose caller sees every session come and go.
+    fn census(&self) -> Option<Vec<Census>> {
+        None
+    }
 
     /// The tenant's sessions, oldest first, at most `max`.
     fn list<'a>(&'a self, tenant: &'a TenantId, max: usize) -> Pending<'a, Vec<Stored>>;

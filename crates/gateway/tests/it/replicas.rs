@@ -107,6 +107,41 @@ async fn ses_03_every_verb_of_a_session_works_on_every_replica() {
     }
 }
 
+/// The gauge of sessions is the store's on every replica, whoever opened and ended them (contract,
+/// metrics).
+#[tokio::test]
+async fn ses_03_every_replica_shows_the_sessions_of_the_store() {
+    let upstream = Upstream::legacy().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let shown = async |live: usize| {
+        let line = format!(r#"vestibule_sessions{{revision="2025-11-25",tenant="t"}} {live}"#);
+        for replica in [&a, &b] {
+            soon(&line, PATIENCE, async {
+                loop {
+                    let page = replica.page("/metrics").await;
+                    let page = String::from_utf8_lossy(&page.body).into_owned();
+                    if page.lines().any(|found| found == line) {
+                        return;
+                    }
+                    assert!(!page.contains("tenant=\"t\"} -"), "{page}");
+                    tokio::task::yield_now().await;
+                }
+            })
+            .await;
+        }
+    };
+    let clients = [Client::open(&a).await, Client::open(&a).await];
+    shown(2).await;
+    for (client, left) in clients.iter().zip([1, 0]) {
+        let delete = RawRequest::new("DELETE", UP).field("Host", "127.0.0.1");
+        assert_eq!(b.ask(&client.dressed(delete)).await.status, 204);
+        shown(left).await;
+    }
+}
+
 /// RES-03, EL-11, EL-17: a stream goes on, on another replica, while the one that runs the call
 /// lives: what was missed, then what comes, then the end, under the ids that were given before.
 #[tokio::test]

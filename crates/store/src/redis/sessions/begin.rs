@@ -28,10 +28,11 @@ impl Work {
         let now = self.clock.unix_millis();
         self.name_tenant(key.tenant(), now).await?;
         let (index, entry) = (self.index(key.tenant()), Entry::of(&key));
+        let revision = opening.revision;
         let mut evicted = Harvest::of(self);
         let mut stored = None;
         for _ in 0..ROUNDS {
-            match index.enter(&entry, now, Some(caps)).await? {
+            match index.enter(&entry, revision, now, Some(caps)).await? {
                 Entered::Yes => {}
                 Entered::Exists(place) if stored.is_some() && place == entry.place => {}
                 Entered::Exists(place) => {

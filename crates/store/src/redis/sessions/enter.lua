@@ -1,6 +1,6 @@
--- A session of a tenant is to be. KEYS: places, ages, uses, uses of the principal. ARGV: the session,
--- its place, now, how many the principal may have, how many the tenant, the net (ms), 1 when it is there
--- already and only its entry is missing. Answers OK; or EXISTS and the place; or PRINCIPAL or TENANT and
+-- A session of a tenant is to be. KEYS: places, ages, uses, uses of the principal, how many of each
+-- revision. ARGV: the session, its place, now, how many the principal may have, how many the tenant, the
+-- net (ms), 1 when it is there already and only its entry is missing, its revision. Answers OK; or EXISTS and the place; or PRINCIPAL or TENANT and
 -- their number; or EVICT and the sessions that must make room, each with its place.
 local id, place, now = ARGV[1], ARGV[2], ARGV[3]
 local there = redis.call('HGET', KEYS[1], id)
@@ -39,11 +39,12 @@ end
 if #victims > 0 then
   return { 'EVICT', victims }
 end
-redis.call('HSET', KEYS[1], id, place)
+redis.call('HSET', KEYS[1], id, place .. ARGV[8])
+redis.call('HINCRBY', KEYS[5], ARGV[8], 1)
 redis.call('ZADD', KEYS[2], now, id)
 redis.call('ZADD', KEYS[3], now, id)
 redis.call('ZADD', KEYS[4], now, id)
-for i = 1, 4 do
+for i = 1, 5 do
   redis.call('PEXPIRE', KEYS[i], ARGV[6])
 end
 return { 'OK' }

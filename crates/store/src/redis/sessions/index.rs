@@ -9,7 +9,7 @@
 //! because it has an open stream.
 
 use bytes::Bytes;
-use vestibule_terms::TenantId;
+use vestibule_terms::{Revision, TenantId};
 
 use super::super::names::{TAG_LENGTH, short_name};
 use super::super::{Key, Redis, Reply, Slot};
@@ -28,8 +28,10 @@ impl Place {
         Bytes::from(format!("{}{}", self.slot.tag(), self.principal))
     }
 
+    /// Reads that; what comes after it is the session's revision.
     fn parse(text: &str) -> Option<Self> {
-        let (slot, principal) = text.split_at_checked(TAG_LENGTH)?;
+        let (slot, more) = text.split_at_checked(TAG_LENGTH)?;
+        let (principal, _revision) = more.split_at_checked(TAG_LENGTH)?;
         Some(Self {
             slot: Slot::from_tag(slot)?,
             principal: principal.to_owned(),
@@ -122,16 +124,24 @@ impl<'a> Index<'a> {
         self.slot.key(&format!("uses:{principal}"))
     }
 
-    /// Places, ages, uses, and the uses of the principal.
-    fn keys(&self, place: &Place) -> [Key; 4] {
-        let [places, ages, uses] = ["places", "ages", "uses"].map(|suffix| self.slot.key(suffix));
-        [places, ages, uses, self.uses_of(&place.principal)]
+    /// Places, ages, uses, the uses of the principal, and how many there are of each revision.
+    fn keys(&self, place: &Place) -> [Key; 5] {
+        let [places, ages, uses, revisions] =
+            ["places", "ages", "uses", "revisions"].map(|suffix| self.slot.key(suffix));
+        [
+            places,
+            ages,
+            uses,
+            self.uses_of(&place.principal),
+            revisions,
+        ]
     }
 
     /// Enters a session, within the caps. Without caps it is one that is there.
     pub(super) async fn enter(
         &self,
         entry: &Entry,
+        revision: Revision,
         now: u64,
         caps: Option<Caps>,
     ) -> Result<Entered, StoreError> {
@@ -144,6 +154,7 @@ impl<'a> Index<'a> {
             number(within.per_tenant),
             self.net.clone(),
             number(u8::from(caps.is_none())),
+            Bytes::from_static(revision.as_str().as_bytes()),
         ];
         let keys = self.keys(&entry.place);
         let reply = self
@@ -173,8 +184,8 @@ impl<'a> Index<'a> {
 
     /// Notes a use; `false` when the session is not in the index.
     pub(super) async fn used(&self, entry: &Entry, at: u64) -> Result<bool, StoreError> {
-        let [places, ages, uses, mine] = self.keys(&entry.place);
-        let keys = [places, uses, mine, ages];
+        let [places, ages, uses, mine, revisions] = self.keys(&entry.place);
+        let keys = [places, uses, mine, ages, revisions];
         let args = vec![entry.name(), number(at), self.net.clone()];
         let reply = self.redis.run(&scripts::USED, &self.slot, &keys, args);
         Ok(reply.await?.int() == Some(1))
@@ -188,15 +199,15 @@ impl<'a> Index<'a> {
         reply.await.map(drop)
     }
 
-    /// How many sessions there are, and some that were not used since the one moment or were born
-    /// before the other.
+    /// How many sessions of each revision there are, and some that were not used since the one
+    /// moment or were born before the other.
     pub(super) async fn over(
         &self,
         used: Option<u64>,
         born: Option<u64>,
         most: usize,
-    ) -> Result<(u64, Vec<Entry>), StoreError> {
-        let keys = ["places", "ages", "uses"].map(|suffix| self.slot.key(suffix));
+    ) -> Result<(Vec<(Revision, usize)>, Vec<Entry>), StoreError> {
+        let keys = ["places", "ages", "uses", "revisions"].map(|suffix| self.slot.key(suffix));
         let moment = |at: Option<u64>| at.map_or(Bytes::from_static(b"-inf"), number);
         let args = vec![moment(used), moment(born), number(most)];
         let reply = self
@@ -204,10 +215,7 @@ impl<'a> Index<'a> {
             .run(&scripts::OVER, &self.slot, &keys, args)
             .await?;
         match reply.list() {
-            [count, found] => {
-                let count = count.count().ok_or_else(unreadable)?;
-                Ok((count, Entry::several(found.list())))
-            }
+            [counts, found] => Ok((revisions(counts.list()), Entry::several(found.list()))),
             _ => Err(unreadable()),
         }
     }
@@ -235,6 +243,15 @@ impl<'a> Index<'a> {
         let count = reply.await?.count().ok_or_else(unreadable)?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
+}
+
+/// Revisions and their numbers in turn.
+fn revisions(counts: &[Reply]) -> Vec<(Revision, usize)> {
+    let one = |pair: &[Reply]| {
+        let count = pair[1].count()?.try_into().ok()?;
+        Some((Revision::parse(pair[0].text()?)?, count))
+    };
+    counts.chunks_exact(2).filter_map(one).collect()
 }
 
 pub(super) fn number(number: impl ToString) -> Bytes {

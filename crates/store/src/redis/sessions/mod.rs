@@ -21,6 +21,7 @@
 
 mod begin;
 mod cache;
+mod census;
 mod index;
 mod kept;
 mod open;
@@ -41,8 +42,8 @@ use vestibule_terms::{Clock, TenantId};
 use self::work::Work;
 use super::Redis;
 use crate::{
-    Caps, Created, Ended, Kept, Kind, Lifetimes, Opening, Pending, SessionKey, Sessions, State,
-    Stored, Update,
+    Caps, Census, Created, Ended, Kept, Kind, Lifetimes, Opening, Pending, SessionKey, Sessions,
+    State, Stored, Update,
 };
 
 /// The [`Sessions`] of a fleet.
@@ -133,6 +134,10 @@ impl Sessions for RedisSessions {
 
     fn count<'a>(&'a self, tenant: &'a TenantId, principal: Option<&'a str>) -> Pending<'a, usize> {
         Box::pin(async move { self.0.index(tenant).count(tenant, principal).await })
+    }
+
+    fn census(&self) -> Option<Vec<Census>> {
+        Some(self.0.census.counted())
     }
 
     fn list<'a>(&'a self, tenant: &'a TenantId, max: usize) -> Pending<'a, Vec<Stored>> {

@@ -1,5 +1,6 @@
--- Sessions whose time may be over. KEYS: places, ages, uses. ARGV: the newest use, the newest birth
--- (-inf: none), how many. Answers with how many sessions there are, and with those, each with its place.
+-- Sessions whose time may be over. KEYS: places, ages, uses, how many of each revision. ARGV: the newest
+-- use, the newest birth (-inf: none), how many. Answers with how many sessions of each revision there
+-- are, and with those, each with its place.
 local found, seen = {}, {}
 local function add(ids)
   for i = 1, #ids do
@@ -16,4 +17,4 @@ local function add(ids)
 end
 add(redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', ARGV[2], 'LIMIT', 0, ARGV[3]))
 add(redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', ARGV[1], 'LIMIT', 0, ARGV[3]))
-return { redis.call('ZCARD', KEYS[2]), found }
+return { redis.call('HGETALL', KEYS[4]), found }

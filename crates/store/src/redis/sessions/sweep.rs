@@ -83,14 +83,20 @@ impl Work {
     }
 
     async fn sweep_tenants(&self, now: u64, ended: &mut Harvest<'_>) -> Result<(), StoreError> {
-        for tenant in self.some_tenants().await? {
-            self.sweep_tenant(&tenant, now, ended).await?;
+        let (tenants, last) = self.some_tenants().await?;
+        let mut swept = Ok(());
+        for tenant in tenants {
+            swept = self.sweep_tenant(&tenant, now, ended).await;
+            if swept.is_err() {
+                break;
+            }
         }
-        Ok(())
+        self.census.page(swept.is_ok(), last);
+        swept
     }
 
-    /// The next tenants in turn.
-    async fn some_tenants(&self) -> Result<Vec<TenantId>, StoreError> {
+    /// The next tenants in turn, and whether they are the last of the round.
+    async fn some_tenants(&self) -> Result<(Vec<TenantId>, bool), StoreError> {
         let from = *self.page.lock().unwrap_or_else(PoisonError::into_inner);
         let slot = Slot::of_fleet();
         let keys = [slot.key("tenants")];
@@ -100,16 +106,12 @@ impl Work {
             .run(&scripts::TENANTS, &slot, &keys, args)
             .await?;
         let names = reply.list();
-        let next = if names.len() < TENANTS {
-            0
-        } else {
-            from + TENANTS
-        };
+        let last = names.len() < TENANTS;
+        let next = if last { 0 } else { from + TENANTS };
         *self.page.lock().unwrap_or_else(PoisonError::into_inner) = next;
         let tenants = names.iter();
-        Ok(tenants
-            .filter_map(|name| TenantId::new(name.text()?).ok())
-            .collect())
+        let tenants = tenants.filter_map(|name| TenantId::new(name.text()?).ok());
+        Ok((tenants.collect(), last))
     }
 
     async fn sweep_tenant(
@@ -125,8 +127,10 @@ impl Work {
         let index = self.index(tenant);
         for _ in 0..ROUNDS {
             let over = index.over(used, born.flatten(), SESSIONS);
-            let (total, entries) = over.await?;
-            if total == 0 {
+            let (counts, entries) = over.await?;
+            let none = counts.is_empty();
+            self.census.tenant(tenant, counts);
+            if none {
                 return self.forget_tenant(tenant, now).await;
             }
             let why = Bytes::from_static(b"over");

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use vestibule_terms::SessionId;
 use vestibule_terms::clock::ManualClock;
+use vestibule_terms::{Revision, SessionId};
 use vestibule_testkit::redis::{RedisCluster, RedisServer};
 
 use super::*;
@@ -79,7 +79,11 @@ impl World {
 }
 
 fn key(id: &str) -> SessionKey {
-    SessionKey::new(&suite::tenant("acme"), "alice", &SessionId::new(id))
+    key_of("acme", id)
+}
+
+fn key_of(tenant: &str, id: &str) -> SessionKey {
+    SessionKey::new(&suite::tenant(tenant), "alice", &SessionId::new(id))
 }
 
 async fn create(sessions: &Arc<dyn Sessions>, id: &str) -> SessionKey {
@@ -179,7 +183,7 @@ async fn case_65_nothing_outlives_its_session() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(world.keys().len(), 3 * 2 + 1 + 4 + 1, "{:?}", world.keys());
+    assert_eq!(world.keys().len(), 3 * 2 + 1 + 5 + 1, "{:?}", world.keys());
     b.end(&key("ended")).await.unwrap().unwrap();
     world.clock.advance(DAY);
     let swept = join_all([a.sweep(), b.sweep()]).await;
@@ -195,6 +199,47 @@ async fn case_65_nothing_outlives_its_session() {
     world.clock.advance(DAY);
     assert!(a.sweep().await.unwrap().is_empty());
     assert!(world.keys().is_empty(), "{:?}", world.keys());
+}
+
+/// Every replica knows how many sessions the store has, whoever opened and ended them, from its last
+/// sweep: that of a tenant which could not be swept tells nothing.
+#[tokio::test]
+async fn every_replica_knows_how_many_sessions_there_are() {
+    let Some(world) = World::new() else { return };
+    let replicas = [world.replica().await, world.replica().await];
+    let [a, b] = &replicas;
+    let old = Opening {
+        revision: Revision::R2025_06_18,
+        ..suite::opening()
+    };
+    a.create(key("old"), old, Caps::default()).await.unwrap();
+    for (tenant, id) in [("acme", "new"), ("acme", "newer"), ("other", "new")] {
+        let create = a.create(key_of(tenant, id), suite::opening(), Caps::default());
+        create.await.unwrap();
+    }
+    assert_eq!(b.census().unwrap(), [], "not counted yet");
+    let counted = async |expected: &[(&str, Revision, usize)]| {
+        for replica in &replicas {
+            replica.sweep().await.unwrap();
+            let mut found: Vec<_> = replica.census().unwrap();
+            found.sort_by(|a, b| (a.tenant.as_str(), a.live).cmp(&(b.tenant.as_str(), b.live)));
+            let found = found.iter();
+            let found: Vec<_> = found
+                .map(|some| (some.tenant.as_str(), some.revision, some.live))
+                .collect();
+            assert_eq!(found, expected);
+        }
+    };
+    let (old, new) = (Revision::R2025_06_18, suite::opening().revision);
+    counted(&[("acme", old, 1), ("acme", new, 2), ("other", new, 1)]).await;
+    b.end(&key("old")).await.unwrap().unwrap();
+    assert_eq!(b.end(&key("old")).await.unwrap(), None, "counted once");
+    a.end(&key("new")).await.unwrap().unwrap();
+    counted(&[("acme", new, 1), ("other", new, 1)]).await;
+    world.clock.advance(DAY);
+    let swept = join_all(replicas.iter().map(|replica| replica.sweep())).await;
+    assert_eq!(swept.into_iter().flat_map(Result::unwrap).count(), 2);
+    counted(&[]).await;
 }
 
 /// The streams of a replica that is dead stop counting.

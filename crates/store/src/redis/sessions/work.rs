@@ -9,6 +9,7 @@ use vestibule_terms::{Clock, TenantId};
 
 use super::super::{Redis, Reply, Script, Slot};
 use super::cache::Cache;
+use super::census::Counting;
 use super::index::{Entry, Index, number, unreadable};
 use super::record::{self, Found};
 use super::scripts;
@@ -30,6 +31,8 @@ pub(super) struct Work {
     pub(super) tenants: DashMap<TenantId, u64>,
     /// Where the sweep goes on among them.
     pub(super) page: Mutex<usize>,
+    /// What it has counted.
+    pub(super) census: Counting,
 }
 
 impl Work {
@@ -43,6 +46,7 @@ impl Work {
             untold: Mutex::default(),
             tenants: DashMap::new(),
             page: Mutex::default(),
+            census: Counting::default(),
         }
     }
 
@@ -115,7 +119,10 @@ impl Work {
     pub(super) async fn note_use(&self, key: &SessionKey, found: &Found, now: u64) {
         let (index, entry) = (self.index(key.tenant()), Entry::of(key));
         let known = match index.used(&entry, found.in_use()).await {
-            Ok(false) => index.enter(&entry, now, None).await.map(drop),
+            Ok(false) => {
+                let revision = found.stored.opening.revision;
+                index.enter(&entry, revision, now, None).await.map(drop)
+            }
             known => known.map(drop),
         };
         if known.is_ok() {
