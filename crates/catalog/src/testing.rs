@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use vestibule_exchange::{
-    BoxFuture, Capabilities, Connector, Events, Final, Inlet, Outbound, Profile, QuestionRef,
-    RpcError, SessionKey,
+    BoxFuture, Capabilities, Closing, Connector, Events, Final, Inlet, Outbound, Profile,
+    QuestionRef, RpcError, SessionKey,
 };
 use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
 use vestibule_terms::plan::Visibility;
@@ -140,7 +140,7 @@ impl Connector for Fake {
         Box::pin(async {})
     }
 
-    fn close(&self, _: SessionKey) -> BoxFuture<()> {
+    fn close(&self, _: SessionKey, _: Closing) -> BoxFuture<()> {
         Box::pin(async {})
     }
 

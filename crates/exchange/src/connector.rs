@@ -28,6 +28,15 @@ pub enum Sharing {
     Catalog,
 }
 
+/// Who gives up, at their upstreams, the upstream sessions of a client session that has ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Closing {
+    /// This process: its own, and what was written down through an [`Inlet`] by any.
+    Here(Vec<(UpstreamId, Bytes)>),
+    /// Another one has done so with all that were written down.
+    Elsewhere,
+}
+
 /// One request to one upstream, with the upstream's own names and URIs in it.
 #[derive(Clone)]
 pub struct Outbound {
@@ -130,8 +139,9 @@ pub trait Connector: Send + Sync + 'static {
     /// (`roots/list_changed`); upstreams that did not negotiate it are left out.
     fn notify(&self, session: SessionKey, message: Draft) -> BoxFuture<()>;
 
-    /// Ends the upstream sessions that were private to a client session that has ended.
-    fn close(&self, session: SessionKey) -> BoxFuture<()>;
+    /// Ends the upstream sessions that were private to a client session that has ended, also those
+    /// that other processes have opened.
+    fn close(&self, session: SessionKey, closing: Closing) -> BoxFuture<()>;
 
     /// What the upstream is for clients of `era`: of that era where it speaks it. Probes it when
     /// nothing is known or the knowledge is stale; callers bound the wait.

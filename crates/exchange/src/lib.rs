@@ -27,7 +27,7 @@ pub mod view;
 
 pub use call::{Call, LogLevel, SessionKey};
 pub use capability::Capabilities;
-pub use connector::{Connector, Outbound, Profile, Sharing};
+pub use connector::{Closing, Connector, Outbound, Profile, Sharing};
 pub use continuation::Continuation;
 pub use error_map::RpcError;
 pub use event::{Event, Events, Final};

@@ -9,6 +9,7 @@ use vestibule_frame::Draft;
 use crate::BoxFuture;
 use crate::call::{Call, SessionKey};
 use crate::capability::Capabilities;
+use crate::connector::Closing;
 use crate::error_map::RpcError;
 use crate::event::Events;
 use crate::inlet::Inlet;
@@ -58,5 +59,5 @@ pub trait Backchannel: Send + Sync + 'static {
     fn notify(&self, session: SessionKey, message: Draft) -> BoxFuture<()>;
 
     /// The session ended: its private upstream sessions go too.
-    fn close(&self, session: SessionKey) -> BoxFuture<()>;
+    fn close(&self, session: SessionKey, closing: Closing) -> BoxFuture<()>;
 }

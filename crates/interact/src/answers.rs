@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use vestibule_exchange::{
-    Backchannel, BoxFuture, Capabilities, Connector, Inlet, QuestionRef, RpcError, SessionKey,
-    Sharing,
+    Backchannel, BoxFuture, Capabilities, Closing, Connector, Inlet, QuestionRef, RpcError,
+    SessionKey, Sharing,
 };
 use vestibule_frame::{Draft, Id};
 use vestibule_terms::reject::code;
@@ -120,8 +120,8 @@ impl Backchannel for Back {
         self.connector.notify(session, message)
     }
 
-    fn close(&self, session: SessionKey) -> BoxFuture<()> {
+    fn close(&self, session: SessionKey, closing: Closing) -> BoxFuture<()> {
         self.answers.forget(&session);
-        self.connector.close(session)
+        self.connector.close(session, closing)
     }
 }

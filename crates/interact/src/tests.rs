@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tower::{Service, service_fn};
 use vestibule_exchange::{
-    Arrival, BoxFuture, Call, Capabilities, Connector, Event, Events, Final, Inlet, Outbound,
-    Profile, Question, QuestionRef, RpcError, SessionKey, Sharing,
+    Arrival, BoxFuture, Call, Capabilities, Closing, Connector, Event, Events, Final, Inlet,
+    Outbound, Profile, Question, QuestionRef, RpcError, SessionKey, Sharing,
 };
 use vestibule_frame::{Draft, Frame, Id, Limits, encode};
 use vestibule_store::{Keyring, Sealer};
@@ -77,7 +77,7 @@ impl Connector for Upstreams {
         Box::pin(async {})
     }
 
-    fn close(&self, session: SessionKey) -> BoxFuture<()> {
+    fn close(&self, session: SessionKey, _: Closing) -> BoxFuture<()> {
         self.closed.lock().unwrap().push(session);
         Box::pin(async {})
     }
@@ -563,7 +563,7 @@ async fn xt_163_closed_questions_take_no_answer() {
         .await
         .unwrap();
     events.next().await.unwrap();
-    back.close(world.session()).await;
+    back.close(world.session(), Closing::Here(vec![])).await;
     back.answer(asked[0].from.clone(), answer()).await.unwrap();
     assert!(world.answers().is_empty(), "session closed");
     assert_eq!(world.upstreams.closed.lock().unwrap().len(), 1);

@@ -14,8 +14,8 @@ use futures_util::StreamExt;
 use tower::Service;
 use vestibule_catalog::Catalog;
 use vestibule_exchange::{
-    BoxFuture, Call, Capabilities, Connector, Event, Events, Final, Inlet, Outbound, Profile,
-    QuestionRef, RpcError, SessionKey,
+    BoxFuture, Call, Capabilities, Closing, Connector, Event, Events, Final, Inlet, Outbound,
+    Profile, QuestionRef, RpcError, SessionKey,
 };
 use vestibule_frame::{Draft, Frame, Limits, encode};
 use vestibule_metrics::Metrics;
@@ -126,7 +126,7 @@ impl Connector for Fake {
         Box::pin(async {})
     }
 
-    fn close(&self, _: SessionKey) -> BoxFuture<()> {
+    fn close(&self, _: SessionKey, _: Closing) -> BoxFuture<()> {
         Box::pin(async {})
     }
 

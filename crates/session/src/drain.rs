@@ -5,7 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{MissedTickBehavior, interval};
+use futures_util::{StreamExt, stream};
+use tokio::time::{Interval, MissedTickBehavior, interval};
 use vestibule_store::{Command, SessionKey};
 use vestibule_terms::mutation;
 
@@ -22,6 +23,15 @@ const LOG_EVERY: u32 = 5;
 /// Every so many, what this process holds is compared with the store.
 const COMPARE_EVERY: u32 = 60;
 
+/// How many sessions that are over are taken down at the same time.
+const TOGETHER: usize = 64;
+
+fn every(time: Duration) -> Interval {
+    let mut ticks = interval(time);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
 /// Sweeps and stops the session room.
 #[derive(Clone)]
 pub struct Supervisor(Arc<Shared>);
@@ -33,19 +43,32 @@ impl Supervisor {
 
     /// Ends what is over, again and again, until it is dropped. Runs once a process.
     pub async fn keep(self) {
-        let mut ticks = interval(SWEEP);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        tokio::join!(self.keep_sessions(), self.keep_streams());
+    }
+
+    /// Upstreams of sessions that are over may take their time.
+    async fn keep_sessions(&self) {
+        let mut ticks = every(SWEEP);
         let mut turn: u32 = 0;
         loop {
             ticks.tick().await;
             self.sweep_sessions().await;
             turn = turn.wrapping_add(1);
+            if turn.is_multiple_of(COMPARE_EVERY) {
+                leftovers(&self.0).await;
+            }
+        }
+    }
+
+    async fn keep_streams(&self) {
+        let mut ticks = every(SWEEP);
+        let mut turn: u32 = 0;
+        loop {
+            ticks.tick().await;
+            turn = turn.wrapping_add(1);
             let bereaved = self.sweep_fleet().await;
             if bereaved || turn.is_multiple_of(LOG_EVERY) {
                 self.sweep_log().await;
-            }
-            if turn.is_multiple_of(COMPARE_EVERY) {
-                leftovers(&self.0).await;
             }
         }
     }
@@ -75,9 +98,9 @@ impl Supervisor {
     pub async fn sweep_sessions(&self) {
         match self.0.rooms.sessions.sweep().await {
             Ok(over) => {
-                for over in &over {
-                    ended(&self.0, over).await;
-                }
+                let all = stream::iter(over);
+                all.for_each_concurrent(TOGETHER, |over| ended(&self.0, over))
+                    .await;
             }
             Err(error) => tracing::warn!(%error, "sessions could not be swept"),
         }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use vestibule_exchange::LogLevel;
+use vestibule_exchange::{Closing, LogLevel};
 use vestibule_frame::Id;
 use vestibule_store::{Decoder, Encoder, SessionKey};
 
@@ -77,7 +77,10 @@ pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
                 live.set_level(level);
             }
         }
-        Some(Word::Ended(session)) => legacy::take_down(shared, &session).await,
+        Some(Word::Ended(session)) => {
+            // said after the upstream sessions that are written down were ended
+            legacy::take_down(shared, &session, Closing::Elsewhere).await;
+        }
         None => tracing::debug!("another replica says something unknown"),
     }
 }

@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use tower::Service;
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{
-    Backchannel, BoxFuture, Call, Capabilities, Event, Events, Final, Inlet, Question, QuestionRef,
-    RpcError, ServerView, SessionKey, Sharing,
+    Backchannel, BoxFuture, Call, Capabilities, Closing, Event, Events, Final, Inlet, Question,
+    QuestionRef, RpcError, ServerView, SessionKey, Sharing,
 };
 use vestibule_frame::body::FrameBody;
 use vestibule_frame::head::Head;
@@ -117,8 +117,14 @@ impl Backchannel for Back {
         Box::pin(std::future::ready(()))
     }
 
-    fn close(&self, _session: SessionKey) -> BoxFuture<()> {
-        self.note("close".to_owned());
+    fn close(&self, _session: SessionKey, closing: Closing) -> BoxFuture<()> {
+        self.note(match closing {
+            Closing::Here(kept) => {
+                let names = kept.iter().map(|(upstream, _)| format!(" {upstream}"));
+                format!("close{}", names.collect::<String>())
+            }
+            Closing::Elsewhere => "leave".to_owned(),
+        });
         Box::pin(std::future::ready(()))
     }
 }
@@ -214,6 +220,19 @@ pub(crate) struct House {
 }
 
 impl House {
+    /// An upstream session is written down for that session.
+    pub(crate) async fn keep(&self, session: &str, upstream: &str) {
+        let (tenant, principal) = (&self.plan.tenant, self.principal.binding());
+        let session = vestibule_terms::SessionId::new(session);
+        let key = vestibule_store::SessionKey::new(tenant, &principal, &session);
+        let record = Bytes::from_static(b"record");
+        let keep =
+            self.rooms
+                .sessions
+                .keep(&key, vestibule_store::Kind::Upstream, upstream, record);
+        assert!(keep.await.unwrap().is_some());
+    }
+
     pub(crate) fn new(answer: impl Fn(Call) -> Events + Send + Sync + 'static) -> Self {
         Self::with_caps(answer, Caps::default())
     }

@@ -23,7 +23,7 @@ use crate::ids::Ids;
 use crate::legacy::live::{Live, Quirks};
 use crate::legacy::peer::Tools;
 use crate::legacy::pool::{Bounds, Lease, Pool};
-use crate::legacy::session::Session;
+use crate::legacy::session::{PoolKey, Session};
 use crate::legacy::{self};
 use crate::modern::{self, Turn};
 use crate::observe::{Measured, Observe, States};
@@ -301,6 +301,27 @@ impl Link {
     pub(crate) async fn close(&self, client: &SessionKey) {
         let sessions = self.pool.remove(client);
         join_all(sessions.into_iter().map(|session| session.close_now())).await;
+    }
+
+    /// The same, but those which are written down are given up here only.
+    pub(crate) async fn close_unwritten(&self, client: &SessionKey) {
+        let sessions = self.pool.remove(client).into_iter();
+        let (left, ended): (Vec<_>, Vec<_>) = sessions.partition(|one| one.is_written_down());
+        left.iter().for_each(|session| session.leave());
+        join_all(ended.into_iter().map(|session| session.close_now())).await;
+    }
+
+    /// Ends the private session of a client session that was written down so, unless it is open
+    /// here, where it ends with the others.
+    pub(crate) async fn close_written(&self, client: &SessionKey, record: &Bytes) {
+        let here = self.pool.of(client);
+        if here.iter().any(|session| session.is_open_as(record)) {
+            return;
+        }
+        let place = Session::new(PoolKey::private(client), Arc::default());
+        if let Some(live) = self.attach(&place, record) {
+            live.close().await;
+        }
     }
 
     /// Ends pooled sessions that nobody uses.

@@ -11,8 +11,8 @@ use tokio::time::{MissedTickBehavior, interval};
 use tokio_util::sync::CancellationToken;
 use vestibule_egress::Client;
 use vestibule_exchange::{
-    BoxFuture, Capabilities, Connector, Events, Inlet, Outbound, Profile, QuestionRef, RpcError,
-    SessionKey,
+    BoxFuture, Capabilities, Closing, Connector, Events, Inlet, Outbound, Profile, QuestionRef,
+    RpcError, SessionKey,
 };
 use vestibule_frame::Draft;
 use vestibule_metrics::Metrics;
@@ -195,9 +195,23 @@ impl Connector for Upstreams {
         })
     }
 
-    fn close(&self, session: SessionKey) -> BoxFuture<()> {
-        let links = self.0.of_tenant(&session.tenant);
+    fn close(&self, session: SessionKey, closing: Closing) -> BoxFuture<()> {
+        let inner = Arc::clone(&self.0);
         Box::pin(async move {
+            let tenant = &session.tenant;
+            let Closing::Here(kept) = closing else {
+                let links = inner.of_tenant(tenant);
+                join_all(links.iter().map(|link| link.close_unwritten(&session))).await;
+                return;
+            };
+            let all = kept.into_iter().filter_map(|(upstream, record)| {
+                let link = inner.link(tenant, &upstream, Era::Legacy).ok()?;
+                let session = &session;
+                Some(async move { link.close_written(session, &record).await })
+            });
+            // Before the others, whose places say which of them are open here.
+            join_all(all).await;
+            let links = inner.of_tenant(tenant);
             join_all(links.iter().map(|link| link.close(&session))).await;
         })
     }

@@ -20,6 +20,7 @@ mod batch;
 mod cancel;
 mod cross_era;
 mod drain;
+mod endings;
 mod federation;
 mod fidelity;
 #[allow(

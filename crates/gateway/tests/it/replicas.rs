@@ -40,23 +40,29 @@ struct House {
     _folder: Folder,
 }
 
-impl House {
-    fn build(reach: String, more: &str) -> Option<Self> {
-        let redis = RedisServer::start()?;
-        let folder = Folder::new();
-        let tenant = open_tenant(&[("up", reach)], &format!("stream_after: 20ms{more}"));
-        let text = format!(
-            "listen: {{ address: \"127.0.0.1:0\" }}
+/// What every replica is started with.
+pub(crate) fn replicated(redis: &RedisServer, tenants: &str) -> (Folder, PathBuf) {
+    let folder = Folder::new();
+    let text = format!(
+        "listen: {{ address: \"127.0.0.1:0\" }}
 admin: {{ address: \"127.0.0.1:0\" }}
 telemetry: {{ log: json }}
 shutdown: {{ delay: 0s, grace: 100ms }}
 store: {{ kind: redis, url: \"{}\" }}
 sealing: {{ keys: [{{ id: k1, secret: {KEY} }}] }}
 tenants:
-{tenant}",
-            redis.url()
-        );
-        let file = folder.write("vestibule.yaml", &text);
+{tenants}",
+        redis.url()
+    );
+    let file = folder.write("vestibule.yaml", &text);
+    (folder, file)
+}
+
+impl House {
+    fn build(reach: String, more: &str) -> Option<Self> {
+        let redis = RedisServer::start()?;
+        let tenant = open_tenant(&[("up", reach)], &format!("stream_after: 20ms{more}"));
+        let (folder, file) = replicated(&redis, &tenant);
         Some(Self {
             redis,
             file,

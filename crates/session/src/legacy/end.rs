@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use vestibule_exchange::Exchange;
-use vestibule_store::{Ended, SessionKey};
-use vestibule_terms::Reject;
+use vestibule_exchange::{Closing, Exchange};
+use vestibule_store::{Ended, Kind, SessionKey};
+use vestibule_terms::{Reject, UpstreamId};
 
 use super::access::{session_or_405, unavailable};
 use super::live::Live;
@@ -27,7 +27,7 @@ pub(crate) async fn delete<S: Exchange>(room: &Room<S>, facts: Facts) -> Respons
     };
     match room.shared.rooms.sessions.end(&live.key).await {
         Ok(Some(over)) => {
-            ended(&room.shared, &over).await;
+            ended(&room.shared, over).await;
             answer::no_content(&facts.record)
         }
         Ok(None) => answer::refuse(&facts.record, Reject::SessionNotFound, None),
@@ -35,15 +35,32 @@ pub(crate) async fn delete<S: Exchange>(room: &Room<S>, facts: Facts) -> Respons
     }
 }
 
-/// Takes down what belonged to a session that the store has ended.
-pub(crate) async fn ended(shared: &Arc<Shared>, over: &Ended) {
+/// Takes down what belonged to a session that the store has ended. It was handed out once, so this
+/// goes on when nobody waits for it.
+pub(crate) async fn ended(shared: &Arc<Shared>, over: Ended) {
     let stored = &over.session;
     shared
         .observer
         .ended(stored.key.tenant(), stored.opening.revision);
     tracing::debug!(reason = over.reason.as_str(), "a session has ended");
-    take_down(shared, &stored.key).await;
-    replicas::tell(shared, Word::Ended(stored.key.clone())).await;
+    let shared = Arc::clone(shared);
+    let _panicked = tokio::spawn(async move { clear(&shared, &over).await })
+        .await
+        .is_err();
+}
+
+async fn clear(shared: &Arc<Shared>, over: &Ended) {
+    let upstreams = over
+        .belongings
+        .iter()
+        .filter(|one| one.kind == Kind::Upstream);
+    let kept = upstreams.filter_map(|one| {
+        let upstream = UpstreamId::new(&one.name).ok()?;
+        Some((upstream, one.record.clone()))
+    });
+    let key = &over.session.key;
+    take_down(shared, key, Closing::Here(kept.collect())).await;
+    replicas::tell(shared, Word::Ended(key.clone())).await;
 }
 
 /// Ends what is left here of sessions that the store no longer has: of one that ended between the
@@ -52,7 +69,7 @@ pub(crate) async fn leftovers(shared: &Arc<Shared>) {
     let keys: Vec<SessionKey> = shared.lives.iter().map(|live| live.key.clone()).collect();
     for key in keys {
         if matches!(shared.rooms.sessions.get(&key).await, Ok(None)) {
-            take_down(shared, &key).await;
+            take_down(shared, &key, Closing::Here(Vec::new())).await;
         }
     }
 }
@@ -72,7 +89,7 @@ pub(crate) async fn expelled(shared: &Arc<Shared>) {
                 sleep(LAST_WORDS / 50).await;
             }
             match shared.rooms.sessions.end(&live.key).await {
-                Ok(Some(over)) => ended(&shared, &over).await,
+                Ok(Some(over)) => ended(&shared, over).await,
                 Ok(None) => {}
                 Err(error) => tracing::warn!(%error, "a session could not be ended"),
             }
@@ -81,7 +98,7 @@ pub(crate) async fn expelled(shared: &Arc<Shared>) {
 }
 
 /// Ends what this process holds of a session that is no more.
-pub(crate) async fn take_down(shared: &Arc<Shared>, key: &SessionKey) {
+pub(crate) async fn take_down(shared: &Arc<Shared>, key: &SessionKey, closing: Closing) {
     let name = Live::name_of(key);
     if let Some((_, live)) = shared.lives.remove(&name) {
         // Dropping the handles cancels the calls; questions end with the upstream sessions.
@@ -94,7 +111,7 @@ pub(crate) async fn take_down(shared: &Arc<Shared>, key: &SessionKey) {
         );
     }
     forget(shared, key).await;
-    shared.back.close(name).await;
+    shared.back.close(name, closing).await;
 }
 
 async fn forget(shared: &Shared, key: &SessionKey) {

@@ -192,7 +192,7 @@ async fn create(
     if let Err(error) = shared.rooms.log.begin_session(&key).await {
         tracing::warn!(%error, "a session could not be given streams");
         if let Ok(Some(over)) = shared.rooms.sessions.end(&key).await {
-            ended(shared, &over).await;
+            ended(shared, over).await;
         }
         let retry_after = std::time::Duration::from_secs(5);
         return Err(Reject::Unavailable {
@@ -211,7 +211,7 @@ pub(super) async fn enter(
 ) -> Result<Stored, StoreError> {
     let caps = (shared.rooms.caps)(key.tenant());
     let created = shared.rooms.sessions.create(key, opening, caps).await?;
-    for evicted in &created.evicted {
+    for evicted in created.evicted {
         ended(shared, evicted).await;
     }
     let stored = created.session;

@@ -251,7 +251,7 @@ impl PoolKey {
         }
     }
 
-    fn private(client: &SessionKey) -> Self {
+    pub(crate) fn private(client: &SessionKey) -> Self {
         Self {
             sharing: Sharing::Session(client.clone()),
             class: Arc::default(),

@@ -172,6 +172,11 @@ impl Session {
         locked(&self.record).is_some()
     }
 
+    /// Whether it is open, and was written down so.
+    pub(crate) fn is_open_as(&self, record: &Bytes) -> bool {
+        self.current().is_some() && locked(&self.record).as_ref() == Some(record)
+    }
+
     /// Gives the session up here; another process goes on with it.
     pub(crate) fn leave(&self) {
         self.closed.cancel();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::json;
-use vestibule_exchange::{Connector, LogLevel, Outbound, Sharing};
+use vestibule_exchange::{Closing, Connector, LogLevel, Outbound, Sharing};
 use vestibule_terms::{Deadline, Method};
 
 use crate::world::{
@@ -73,7 +73,10 @@ async fn get_09_closing_a_client_session_deletes_its_upstream_session() {
     world
         .message(of(Sharing::Session(client_session("y"))))
         .await;
-    world.upstreams.close(client_session("x")).await;
+    world
+        .upstreams
+        .close(client_session("x"), Closing::Here(vec![]))
+        .await;
     let deletes: Vec<Seen> = server
         .log()
         .into_iter()
@@ -112,7 +115,10 @@ async fn case_117_an_upstream_without_session_ids_is_used_without() {
     world
         .message(of(Sharing::Session(client_session("x"))))
         .await;
-    world.upstreams.close(client_session("x")).await;
+    world
+        .upstreams
+        .close(client_session("x"), Closing::Here(vec![]))
+        .await;
     assert!(
         server
             .log()

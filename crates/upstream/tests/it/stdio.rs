@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use vestibule_exchange::{Capabilities, Connector, Event, Final, Outbound, Sharing};
+use vestibule_exchange::{Capabilities, Closing, Connector, Event, Final, Outbound, Sharing};
 use vestibule_frame::{Draft, Frame, Limits};
 use vestibule_terms::{Era, Method, Secret};
 use vestibule_upstream::{Reach, Target};
@@ -233,7 +233,10 @@ async fn t43_a_legacy_process_belongs_to_one_principal_or_client_session() {
             ..list()
         })
         .await;
-    world.upstreams.close(client_session("x")).await;
+    world
+        .upstreams
+        .close(client_session("x"), Closing::Here(vec![]))
+        .await;
     world.upstreams.shutdown(false).await;
     pids.insert(closed["result"]["pid"].as_u64().unwrap());
     assert!(pids.into_iter().all(|pid| !is_alive(pid)));

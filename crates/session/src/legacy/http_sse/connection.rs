@@ -252,7 +252,7 @@ pub(super) async fn finish(shared: &Arc<Shared>, key: &SessionKey) {
         tracing::debug!(%error, "the stream of a session could not be forgotten");
     }
     match shared.rooms.sessions.end(key).await {
-        Ok(Some(over)) => ended(shared, &over).await,
+        Ok(Some(over)) => ended(shared, over).await,
         Ok(None) => {}
         Err(error) => tracing::warn!(%error, "a session could not be ended"),
     }

@@ -194,12 +194,14 @@ async fn case_63_sessions_are_capped_and_the_evicted_ones_taken_down() {
     };
     let house = House::with_caps(|_| Events::ready(result(RESULT)), caps);
     let first = house.open(D, "{}").await;
+    house.keep(&first, "up").await;
     for _ in 0..5 {
         house.open(D, "{}").await;
     }
     assert_eq!(house.in_session(&first, &call("1", "")).await.status(), 404);
     assert_eq!(house.supervisor().sessions(), 2);
-    assert_eq!(house.back.taken().len(), 4);
+    let closed = house.back.taken();
+    assert_eq!(closed, ["close up", "close", "close", "close"], "GET-09");
     let caps = Caps {
         per_principal: 0,
         per_tenant: 10,
