@@ -193,11 +193,7 @@ pub trait StreamLog: Debug + Send + Sync + 'static {
         &'a self,
         session: &'a SessionKey,
         payload: Bytes,
-    ) -> Pending<'a, Option<Vec<Arc<str>>>> {
-        let class = Class::Message;
-        let published = self.publish(session, vec![Event { class, payload }]);
-        Box::pin(async move { published.await.map(Some) })
-    }
+    ) -> Pending<'a, Option<Vec<Arc<str>>>>;
 
     /// Attaches a reader that begins after number `after`. The reader before it, if there is one,
     /// stops; a standalone reader too many stops the one open longest.

@@ -16,6 +16,7 @@ use crate::{
 };
 
 mod deliver;
+mod forgery;
 mod orphans;
 mod standalone;
 
@@ -44,6 +45,9 @@ macro_rules! tests {
             el_17_a_newer_reader_stops_the_older_before_it_gets_anything,
             el_17_a_stuck_older_connection_holds_the_newer_up_only_briefly,
             el_19_one_event_of_any_size_is_kept,
+            el_19_one_waiting_message_of_any_size_is_kept,
+            el_21_a_delivery_without_room_gives_up_after_the_hold,
+            hse_03_deliveries_wait_for_room_and_all_arrive,
             el_21_a_writer_waits_for_a_reader_that_is_behind,
             el_21_a_reader_is_told_about_history_trimmed_under_it,
             el_21_a_slow_reader_can_be_stopped_and_its_stream_stays,
@@ -67,6 +71,7 @@ pub(crate) use deliver::{
     el_21_a_delivery_without_room_gives_up_after_the_hold,
     hse_03_deliveries_wait_for_room_and_all_arrive,
 };
+pub(crate) use forgery::Forgeries;
 pub(crate) use orphans::{
     el_15_a_note_is_kept_with_the_next_append,
     el_15_a_writer_that_goes_away_leaves_an_orphan_that_one_finishes,

@@ -92,14 +92,22 @@ fn make(sealer: Sealer, limits: Limits) -> Arc<dyn StreamLog> {
 }
 
 suite::tests!(make);
-suite::tests!(make:
-    el_19_one_waiting_message_of_any_size_is_kept,
-    el_21_a_delivery_without_room_gives_up_after_the_hold,
-    hse_03_deliveries_wait_for_room_and_all_arrive,
-);
 
 fn mine() -> SessionKey {
     session("acme", "alice", "s1")
+}
+
+/// T49, EL-4: ten thousand that are not, among a thousand that are.
+#[tokio::test(start_paused = true)]
+async fn t49_forged_ids_among_valid_ones() {
+    let folder = Folder::new();
+    let all = (settings(&folder, Writing::Caller), Limits::default());
+    let (log, _disk) = open(all.0, &sealer(), all.1, &[]);
+    let any = Arc::clone(&log) as Arc<dyn StreamLog>;
+    let ids = suite::Forgeries::of(&any).await;
+    let reads = || log.stats().lookups;
+    ids.are_refused(&*any, reads).await;
+    ids.are_told_apart(&*any, reads).await;
 }
 
 fn reopened(folder: &Folder) -> Arc<EmbeddedLog> {

@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use super::*;
-use crate::suite::{self, sealer, session};
+use crate::suite::{self, Forgeries, sealer, session};
 use crate::{Class, EventId, Next, Writer};
 
 fn make(sealer: Sealer, limits: Limits) -> Arc<dyn StreamLog> {
@@ -9,11 +9,6 @@ fn make(sealer: Sealer, limits: Limits) -> Arc<dyn StreamLog> {
 }
 
 suite::tests!(make);
-suite::tests!(make:
-    el_19_one_waiting_message_of_any_size_is_kept,
-    el_21_a_delivery_without_room_gives_up_after_the_hold,
-    hse_03_deliveries_wait_for_room_and_all_arrive,
-);
 
 async fn post(log: &MemoryLog, session: &SessionKey) -> StreamRef {
     log.begin_session(session).await.unwrap();
@@ -55,6 +50,17 @@ async fn t49_a_foreign_id_costs_no_lookup() {
         Resume::Replay { .. }
     ));
     assert_eq!(log.stats().lookups, before + 1);
+}
+
+/// T49, EL-4: ten thousand that are not, among a thousand that are.
+#[tokio::test(start_paused = true)]
+async fn t49_forged_ids_among_valid_ones() {
+    let log = Arc::new(MemoryLog::new(sealer(), Limits::default()));
+    let any = Arc::clone(&log) as Arc<dyn StreamLog>;
+    let ids = Forgeries::of(&any).await;
+    let reads = || log.stats().lookups;
+    ids.are_refused(&*any, reads).await;
+    ids.are_told_apart(&*any, reads).await;
 }
 
 /// EL-20: a session's oldest history goes first, whichever stream it is of.

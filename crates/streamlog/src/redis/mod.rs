@@ -209,6 +209,23 @@ impl StreamLog for RedisLog {
         })
     }
 
+    fn deliver<'a>(
+        &'a self,
+        session: &'a SessionKey,
+        payload: Bytes,
+    ) -> Pending<'a, Option<Vec<Arc<str>>>> {
+        Box::pin(async move {
+            let held = self.core.session(session);
+            let delivered = self.core.deliver(&held, payload.clone()).await;
+            if delivered == Err(LogError::Gone) && held.with(|log, _| log.is_retired()) {
+                self.core.drop_session(&held);
+                let held = self.core.session(session);
+                return self.core.deliver(&held, payload).await;
+            }
+            delivered
+        })
+    }
+
     fn attach<'a>(&'a self, stream: &'a StreamRef, after: u64) -> Pending<'a, Reader> {
         Box::pin(self.core.attach(stream, after))
     }

@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// The newest standalone reader is of that replica: if it is dead, it is not.
-    async fn skip_dead(&self, held: &Arc<Held>, holder: &str) -> Result<bool, LogError> {
+    pub(super) async fn skip_dead(&self, held: &Arc<Held>, holder: &str) -> Result<bool, LogError> {
         let Some(replica) = ReplicaId::new(holder) else {
             return Ok(false);
         };

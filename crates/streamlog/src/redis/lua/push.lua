@@ -1,15 +1,22 @@
 -- KEYS: the session's log, what waits, its index, the name of this push
--- ARGV: me, tag, now, age, most events, most bytes, how many; then kind, subject, payload of each
+-- ARGV: me, tag, now, age, most events, most bytes, how many, whether nothing that waits for a reader
+--   may make room (then there is one); then kind, subject, payload of each
 if redis.call('HEXISTS', KEYS[1], 'gone') == 1 then return {'GONE'} end
 local me, tag, now, age = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local lost = {}
 local stream, number, replica
 local newest = string.match(redis.call('HGET', KEYS[1], 'h') or '', '(%S+)$')
 if newest then stream, replica, number = string.match(newest, '^(.-):(.-):(.*)$') end
-if not redis.call('SET', KEYS[4], '1', 'NX', 'PX', 60000) then return {'OK', replica or '', lost} end
+if redis.call('EXISTS', KEYS[4]) == 1 then return {'OK', replica or '', lost} end
 expire(KEYS[1], KEYS[2], KEYS[3], me, tag, now - age, lost)
+if ARGV[8] == '1' and newest then
+  local events, bytes = redis.call('XLEN', KEYS[2]), tonumber(redis.call('HGET', KEYS[1], 'wb') or '0')
+  local full = events >= tonumber(ARGV[5]) or bytes + #ARGV[11] + 96 > tonumber(ARGV[6])
+  if events > 0 and full then return {'FULL', replica, lost} end
+end
+redis.call('SET', KEYS[4], '1', 'PX', 60000)
 for i = 1, tonumber(ARGV[7]) do
-  local k, s, d = ARGV[5 + 3 * i], ARGV[6 + 3 * i], ARGV[7 + 3 * i]
+  local k, s, d = ARGV[6 + 3 * i], ARGV[7 + 3 * i], ARGV[8 + 3 * i]
   if k == '2' then
     local before = redis.call('HGET', KEYS[3], s)
     local entry = before and redis.call('XRANGE', KEYS[2], before, before)[1]

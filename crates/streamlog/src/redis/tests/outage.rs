@@ -48,6 +48,38 @@ async fn el_22_best_effort_goes_on_without_ids_and_repairs() {
     assert_eq!(payloads(&mut listening, 1).await, ["note 3"]);
 }
 
+/// HSE-03, EL-22: what is delivered while the store is away waits for room here, and pushes out nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hse_03_deliveries_wait_for_room_without_the_store() {
+    let Some(mut replicas) = Replicas::new() else {
+        return;
+    };
+    replicas.limits.stream_events = 2;
+    let a = replicas.start();
+    let (_, mut reader) = a.standalone().await;
+    with_server(RedisServer::stop);
+    let senders: Vec<_> = (0..6)
+        .map(|number: u32| {
+            let log = Arc::clone(&a.any);
+            tokio::spawn(async move {
+                let delivered = log.deliver(&mine(), text(&number.to_string())).await;
+                assert_eq!(delivered.unwrap(), Some(vec![]));
+            })
+        })
+        .collect();
+    let mut had = vec![];
+    while had.len() < 6 {
+        let (id, payload) = event(&mut reader).await;
+        assert_eq!(id, None);
+        had.push(payload);
+    }
+    had.sort();
+    assert_eq!(had, ["0", "1", "2", "3", "4", "5"]);
+    for sender in senders {
+        sender.await.unwrap();
+    }
+}
+
 /// EL-22: what must not go on without the store holds, then closes; new streams are refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn el_22_required_holds_and_then_closes() {

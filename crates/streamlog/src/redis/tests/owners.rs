@@ -1,6 +1,7 @@
 //! Streams that are read, owned and taken over by several replicas.
 
 use super::*;
+use crate::suite::Forgeries;
 use crate::{LogError, Stop};
 
 /// EL-10, EL-11: a client that resumes at another replica gets the rest there, and what its owner
@@ -308,6 +309,22 @@ async fn t49_a_foreign_id_costs_no_lookup_in_the_store() {
     };
     assert!(is_empty(&b, &guessed).await);
     assert!(b.any.attach(&guessed, 0).await.is_err());
+}
+
+/// T49, EL-4: ten thousand that are not, among a thousand that are, at a replica that has to read in
+/// the store what it does not know.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn t49_forged_ids_among_valid_ones() {
+    let Some(replicas) = Replicas::new() else {
+        return;
+    };
+    let (a, b) = (replicas.start(), replicas.start());
+    let ids = Forgeries::of(&a.any).await;
+    a.shipped().await;
+    let lookups = || b.log.stats().lookups;
+    ids.are_refused(&*b.any, || lookups() + commands() as u64)
+        .await;
+    ids.are_told_apart(&*b.any, lookups).await;
 }
 
 /// Ended streams are in no index any more.

@@ -1,5 +1,7 @@
 //! Standalone streams, which any replica publishes to and one delivers.
 
+use tokio::task::JoinSet;
+
 use super::*;
 use crate::Stop;
 
@@ -25,6 +27,53 @@ async fn get_05_a_third_replica_publishes() {
         ":0",
         "nothing waits any more"
     );
+}
+
+/// HSE-03: what replicas deliver to a connection of another one waits for room behind it, and all of it
+/// arrives; what is published after that makes its room as ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn hse_03_deliveries_from_other_replicas_wait_for_room() {
+    let Some(mut replicas) = Replicas::new() else {
+        return;
+    };
+    replicas.limits.stream_events = 2;
+    let (a, b, c) = (replicas.start(), replicas.start(), replicas.start());
+    let (_, mut reader) = a.standalone().await;
+    let mut senders = JoinSet::new();
+    for number in 0..12 {
+        let log = Arc::clone(if number % 2 == 0 { &b.any } else { &c.any });
+        senders.spawn(async move {
+            let delivered = log.deliver(&mine(), text(&number.to_string())).await;
+            assert_eq!(delivered.unwrap(), Some(vec![]));
+        });
+    }
+    let mut had = payloads(&mut reader, 12).await;
+    had.sort_by_key(|number| number.parse::<u32>().unwrap());
+    let all: Vec<_> = (0..12).map(|number: u32| number.to_string()).collect();
+    assert_eq!(had, all);
+    while let Some(sender) = senders.join_next().await {
+        sender.unwrap();
+    }
+}
+
+/// EL-21: a reader that is full and whose replica is dead is not waited for; nor does a delivery push
+/// out anything once there is a reader again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn el_21_nobody_waits_for_a_reader_that_is_dead() {
+    let Some(mut replicas) = Replicas::new() else {
+        return;
+    };
+    replicas.limits.stream_events = 2;
+    let (a, b) = (replicas.start(), replicas.start());
+    let (_, _reader) = a.standalone().await;
+    let deliver = async |payload: &str| b.any.deliver(&mine(), text(payload)).await.unwrap();
+    assert_eq!(deliver("1").await, Some(vec![]));
+    assert_eq!(deliver("2").await, Some(vec![]));
+    a.kill();
+    assert_eq!(deliver("3").await, Some(vec![]));
+    let (_, mut reader) = b.standalone().await;
+    assert_eq!(next(&mut reader).await, Next::Gap, "1 is said to be lost");
+    assert_eq!(payloads(&mut reader, 2).await, ["2", "3"]);
 }
 
 /// RES-04, EL-7: a client that comes to another replica gets the rest of its stream there; who had
