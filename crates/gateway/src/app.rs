@@ -380,6 +380,8 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
         grace: Duration::from_secs(60 * 60),
     };
     let drained = listener.serve(service, shutdown).await;
+    // asked before anything else is waited for: a second signal leaves no time to whatever was open
+    let clean = drained.cut == 0 && !stop.cut.is_cancelled();
     // clients that were sent away come back elsewhere for what goes on here
     tokio::select! {
         () = app.supervisor.settled() => {}
@@ -398,7 +400,7 @@ async fn serve_data(app: Arc<App>, listener: Listener, stop: Stop) -> bool {
     steps.abort();
     app.upstreams.shutdown(app.estate.outlived).await;
     app.estate.leave().await;
-    drained.cut == 0
+    clean
 }
 
 /// One address to listen on.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use vestibule_exchange::{Closing, LogLevel};
 use vestibule_frame::Id;
-use vestibule_store::{Decoder, Encoder, SessionKey};
+use vestibule_store::{Decoder, Encoder, ReplicaId, SessionKey, StoreError};
 
 use crate::legacy::{self, Live};
 use crate::room::Shared;
@@ -18,6 +18,7 @@ const FORMAT: u8 = 1;
 const CANCEL: u8 = 0;
 const LEVEL: u8 = 1;
 const ENDED: u8 = 2;
+const ANSWER: u8 = 3;
 
 /// One thing to be told.
 #[derive(Debug, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub(crate) enum Word {
     Level(SessionKey, LogLevel),
     /// The session has ended.
     Ended(SessionKey),
+    /// The client's answer to the question of that id, for the upstream that asked through whoever is
+    /// told (EL-18).
+    Answer(SessionKey, Id, Bytes),
 }
 
 impl Word {
@@ -40,6 +44,10 @@ impl Word {
                 .encode(Encoder::new(FORMAT).byte(LEVEL))
                 .bytes(level.as_str().as_bytes()),
             Word::Ended(session) => session.encode(Encoder::new(FORMAT).byte(ENDED)),
+            Word::Answer(session, id, answer) => session
+                .encode(Encoder::new(FORMAT).byte(ANSWER))
+                .bytes(id.as_bytes())
+                .bytes(answer),
         };
         Bytes::from(word.finish())
     }
@@ -52,6 +60,10 @@ impl Word {
             CANCEL => Word::Cancel(session, Id::from_token(fields.bytes()?)?),
             LEVEL => Word::Level(session, LogLevel::parse(&fields.text()?)?),
             ENDED => Word::Ended(session),
+            ANSWER => {
+                let id = Id::from_token(fields.bytes()?)?;
+                Word::Answer(session, id, fields.bytes()?)
+            }
             _ => return None,
         };
         fields.end()?;
@@ -66,6 +78,11 @@ pub(crate) async fn tell(shared: &Shared, word: Word) {
     }
 }
 
+/// Tells one process; false when it is dead.
+pub(crate) async fn send(shared: &Shared, to: &ReplicaId, word: &Word) -> Result<bool, StoreError> {
+    shared.rooms.fleet.send(to, word.write()).await
+}
+
 /// Does what another process has said. What a newer version says is passed over.
 pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
     match Word::read(word) {
@@ -75,6 +92,11 @@ pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
         Some(Word::Level(session, level)) => {
             if let Some(live) = live(shared, &session) {
                 live.set_level(level);
+            }
+        }
+        Some(Word::Answer(session, id, answer)) => {
+            if let Some(live) = live(shared, &session) {
+                legacy::handed_over(shared, &live, &id, answer).await;
             }
         }
         Some(Word::Ended(session)) => {

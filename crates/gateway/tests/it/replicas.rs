@@ -5,13 +5,16 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use vestibule_testkit::binaries::binary;
 use vestibule_testkit::redis::RedisServer;
+use vestibule_testkit::scripted_stdio::Script;
 use vestibule_testkit::sse::SseEvent;
 use vestibule_testkit::{PATIENCE, RawClient, RawRequest, Recorded, RecordingUpstream};
 
 use crate::peers::{Streams, legacy_upstream, notification, reply, streams, text_result};
 use crate::process::{Folder, Served};
 use crate::restart::{Client, Flight, house_of, id, kill, next, progresses, rest, stop};
+use crate::stdio;
 use crate::talk::{
     SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, response, soon, text,
 };
@@ -472,6 +475,51 @@ async fn el_18_a_question_is_answered_on_another_replica() {
         .filter(|request| request.method == "POST" && request.rpc_method().is_empty());
     let ids: Vec<Value> = answers.map(Recorded::rpc_id).collect();
     assert_eq!(ids, [json!("q")], "one answer");
+}
+
+/// EL-18, STD-07: the same where only one process can say it to the upstream, which is its child.
+#[tokio::test]
+async fn el_18_a_question_of_a_process_is_answered_on_another_replica() {
+    let program = tokio::task::spawn_blocking(|| binary("scripted-stdio").unwrap());
+    let program = program.await.unwrap();
+    let asks = json!({ "jsonrpc": "2.0", "id": 0, "method": "elicitation/create",
+        "params": { "message": "?", "requestedSchema": { "type": "object", "properties": {} } } });
+    let script = Script::new(&[
+        stdio::undiscovered(),
+        stdio::initialized(),
+        stdio::lists(),
+        json!({ "always": "notifications/initialized" }),
+        json!({ "expect": "tools/call", "reply": [asks] }),
+    ])
+    .unwrap();
+    let mut command = vec![program.display().to_string()];
+    command.extend(script.arguments());
+    let Some(house) = House::build(format!("command: {}", json!(command)), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::able(&a, &json!({ "elicitation": {} })).await;
+    let mut calling = a.connect().await;
+    calling.send(&client.call(1, "t").bytes()).await.unwrap();
+    calling.head().await.unwrap();
+    let _priming = next(&mut calling).await;
+    let question = next(&mut calling).await.json();
+    let answer =
+        json!({ "jsonrpc": "2.0", "id": question["id"], "result": { "action": "decline" } });
+    for replica in [&b, &a, &b] {
+        assert_eq!(replica.ask(&client.post(&answer)).await.status, 202);
+    }
+    let is_answer = |line: &&Value| line["id"] == 0 && line["method"].is_null();
+    soon("the process has the answer", PATIENCE, async {
+        while !stdio::record(&script).iter().any(|line| is_answer(&line)) {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let all = stdio::record(&script);
+    let answers: Vec<_> = all.iter().filter(is_answer).collect();
+    assert_eq!(answers.len(), 1);
+    assert_eq!(answers[0]["result"], json!({ "action": "decline" }));
 }
 
 /// EL-22, failure matrix: while the store is away stateless clients notice nothing, running streams

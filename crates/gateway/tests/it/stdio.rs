@@ -25,18 +25,18 @@ async fn scripted(script: &Script) -> Gateway {
     Gateway::start(&process(&program, &script.arguments(), ""))
 }
 
-fn initialized() -> Value {
+pub(crate) fn initialized() -> Value {
     json!({ "always": "initialize", "reply": [{ "jsonrpc": "2.0", "id": "$id", "result": {
         "protocolVersion": "2025-11-25", "capabilities": { "tools": {} }, "serverInfo": { "name": "s", "version": "1" }
     } }] })
 }
 
-fn undiscovered() -> Value {
+pub(crate) fn undiscovered() -> Value {
     json!({ "always": "server/discover", "reply": [{ "jsonrpc": "2.0", "id": "$id", "error": { "code": -32601, "message": "no" } }] })
 }
 
 /// A list with the tool `t`, in both eras' terms.
-fn lists() -> Value {
+pub(crate) fn lists() -> Value {
     answers(
         "tools/list",
         &json!({ "tools": [{ "name": "t", "inputSchema": { "type": "object" } }], "resultType": "complete", "ttlMs": 60_000, "cacheScope": "public" }),
@@ -62,7 +62,7 @@ fn done() -> Value {
     json!({ "content": [{ "type": "text", "text": "done" }], "resultType": "complete" })
 }
 
-fn record(script: &Script) -> Vec<Value> {
+pub(crate) fn record(script: &Script) -> Vec<Value> {
     let lines = script.record();
     lines
         .iter()

@@ -42,6 +42,8 @@ pub(super) enum Claim {
 pub(super) struct Receipt {
     /// The answer that was claimed.
     pub(super) answer: Bytes,
+    /// Through whom the upstream has asked.
+    pub(super) asker: ReplicaId,
     name: String,
     record: Bytes,
     open: Bytes,
@@ -59,6 +61,7 @@ struct Question {
     upstream: UpstreamId,
     id: Id,
     asked_as: Id,
+    asker: ReplicaId,
     /// By whom its answer is claimed, and the answer.
     claimed: Option<(ReplicaId, Bytes)>,
 }
@@ -78,6 +81,7 @@ pub(super) async fn put(
         upstream: from.upstream.clone(),
         id: from.id.clone(),
         asked_as: from.asked_as.clone(),
+        asker: shared.rooms.fleet.replica().clone(),
         claimed: None,
     };
     let record = question.write();
@@ -144,6 +148,7 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
     }
     let receipt = Receipt {
         answer: answer.clone(),
+        asker: question.asker.clone(),
         name,
         record: claim,
         open: claimed(None).write(),
@@ -245,6 +250,7 @@ impl Question {
             .bytes(self.upstream.as_str().as_bytes())
             .bytes(self.id.as_bytes())
             .bytes(self.asked_as.as_bytes())
+            .bytes(self.asker.as_str().as_bytes())
             .byte(state);
         let record = match &self.claimed {
             Some((claimer, answer)) => record.bytes(claimer.as_str().as_bytes()).bytes(answer),
@@ -258,6 +264,7 @@ impl Question {
         let upstream = UpstreamId::new(&fields.text()?).ok()?;
         let id = Id::from_token(fields.bytes()?)?;
         let asked_as = Id::from_token(fields.bytes()?)?;
+        let asker = ReplicaId::new(&fields.text()?)?;
         let claimed = match fields.byte()? {
             OPEN => None,
             CLAIMED => Some((ReplicaId::new(&fields.text()?)?, fields.bytes()?)),
@@ -268,6 +275,7 @@ impl Question {
             upstream,
             id,
             asked_as,
+            asker,
             claimed,
         })
     }

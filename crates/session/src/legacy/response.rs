@@ -3,13 +3,14 @@
 //! It is under way in a task of its own: a connection that breaks leaves no answer between its claim and
 //! its upstream. The client is told that it was taken when it has reached the upstream, or when nobody
 //! waits for it; while neither is known, because the store is away or because whoever has claimed it may
-//! be dead, the client waits.
+//! be dead, the client waits. What can be said to the upstream only by the process through which it has
+//! asked, because the upstream is that one's child, is handed to it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use vestibule_exchange::{QuestionRef, RpcError};
 use vestibule_frame::{Draft, Frame, Id, Limits};
 use vestibule_terms::reject::code;
@@ -18,11 +19,14 @@ use vestibule_terms::{Reject, mutation};
 use super::claim::{self, Claim, Receipt};
 use super::live::{Live, Open};
 use crate::machine::Ticket;
+use crate::replicas::{Word, send};
 use crate::room::Shared;
 
 /// How long an answer is under way: longer than it takes to find a replica dead.
 const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(250);
+/// How long an upstream may take over one that another process has taken.
+const TAKEN: Duration = Duration::from_secs(5);
 /// When a client may try again.
 const LATER: Duration = Duration::from_secs(2);
 
@@ -61,6 +65,8 @@ enum Attempt {
     Over,
     /// It has to be tried again.
     NotYet,
+    /// Not by this process.
+    Elsewhere,
 }
 
 impl Answer {
@@ -68,7 +74,7 @@ impl Answer {
         let until = Instant::now() + PATIENCE;
         loop {
             match self.attempt().await {
-                Attempt::Over => return Ok(()),
+                Attempt::Over | Attempt::Elsewhere => return Ok(()),
                 Attempt::NotYet if Instant::now() < until => sleep(PAUSE).await,
                 Attempt::NotYet => break,
             }
@@ -110,12 +116,28 @@ impl Answer {
         if mutation::on("answer-twice") {
             let _twice = self.deliver(from, receipt.answer.clone()).await;
         }
-        let attempt = self.deliver(from, receipt.answer.clone()).await;
+        let mut attempt = self.deliver(from, receipt.answer.clone()).await;
+        if matches!(attempt, Attempt::Elsewhere) && receipt.asker != *shared.rooms.fleet.replica() {
+            attempt = self.hand_over(&receipt).await;
+        }
         match attempt {
-            Attempt::Over => claim::delivered(shared, live, receipt).await,
+            Attempt::Over | Attempt::Elsewhere => claim::delivered(shared, live, receipt).await,
             Attempt::NotYet => claim::release(shared, live, receipt).await,
         }
         attempt
+    }
+
+    /// Whoever asked has the answer in its inbox, or is dead and waits for none.
+    async fn hand_over(&self, receipt: &Receipt) -> Attempt {
+        let (session, id) = (self.live.key.clone(), self.id.clone());
+        let word = Word::Answer(session, id, receipt.answer.clone());
+        match send(&self.shared, &receipt.asker, &word).await {
+            Ok(_) => Attempt::Over,
+            Err(error) => {
+                tracing::debug!(%error, "an answer could not be handed to whoever asked");
+                Attempt::NotYet
+            }
+        }
     }
 
     /// Nobody can be asked whether somebody else has delivered it; whoever asked knows.
@@ -145,11 +167,27 @@ impl Answer {
             return Attempt::Over;
         };
         tracing::debug!(code = error.code, "an answer did not reach its upstream");
-        if may_pass(&error) {
-            Attempt::NotYet
-        } else {
-            Attempt::Over
+        match error.code {
+            code::LOST => Attempt::Elsewhere,
+            _ if may_pass(&error) => Attempt::NotYet,
+            _ => Attempt::Over,
         }
+    }
+}
+
+/// An answer that another process has taken from the client for a question of this one.
+pub(crate) async fn handed_over(shared: &Shared, live: &Live, id: &Id, answer: Bytes) {
+    let Some((_, open)) = live.machine().answer(id) else {
+        tracing::debug!("an answer to no open question is dropped");
+        return;
+    };
+    let Ok(frame) = Frame::parse(answer, &Limits::default()) else {
+        return; // it was a message when it came
+    };
+    // other processes have more to say than this
+    let taken = timeout(TAKEN, shared.back.answer(open.from, Draft::new(frame)));
+    if !matches!(taken.await, Ok(Ok(()))) {
+        tracing::debug!("an answer did not reach its upstream");
     }
 }
 
