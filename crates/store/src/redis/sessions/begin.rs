@@ -5,7 +5,7 @@ use futures_util::future::join_all;
 use vestibule_terms::TenantId;
 
 use super::super::Slot;
-use super::index::{Entered, Entry, Index, Place, number};
+use super::index::{Entered, Entry, Index, Place, Victims, number};
 use super::record::{self, Finish, Found};
 use super::scripts;
 use super::sweep::Harvest;
@@ -40,7 +40,9 @@ impl Work {
                     continue;
                 }
                 Entered::Over(victims) => {
-                    self.evict(&index, victims, now, &mut evicted).await?;
+                    for some in victims {
+                        self.evict(&index, some, now, &mut evicted).await?;
+                    }
                     continue;
                 }
                 Entered::Full(error) => {
@@ -89,7 +91,7 @@ impl Work {
     /// A session that was stored and is not to be: nobody has heard of it.
     async fn take_back(&self, index: &Index<'_>, entry: &Entry, now: u64, stored: bool) {
         if stored {
-            let why = Bytes::from_static(b"requested");
+            let why = vec![Bytes::from_static(b"requested")];
             if let Ok(mut ended) = self.finish(index, entry, now, why).await {
                 ended.take();
             }
@@ -118,15 +120,26 @@ impl Work {
     async fn evict(
         &self,
         index: &Index<'_>,
-        victims: Vec<Entry>,
+        victims: Victims,
         now: u64,
         evicted: &mut Harvest<'_>,
     ) -> Result<(), StoreError> {
-        let why = Bytes::from_static(b"evicted");
-        let ends = victims.iter();
-        let ends = ends.map(|victim| self.finish(index, victim, now, why.clone()));
-        for ended in join_all(ends).await {
-            evicted.extend(ended?);
+        let Victims {
+            mut needed,
+            mut sessions,
+        } = victims;
+        while needed > 0 && !sessions.is_empty() {
+            let rest = sessions.split_off(needed.min(sessions.len()));
+            let ends = sessions.iter().map(|(victim, used)| {
+                let why = vec![Bytes::from_static(b"evicted"), number(used)];
+                self.finish(index, victim, now, why)
+            });
+            for ended in join_all(ends).await {
+                let ended = ended?;
+                needed = needed.saturating_sub(ended.len());
+                evicted.extend(ended);
+            }
+            sessions = rest;
         }
         Ok(())
     }
@@ -137,10 +150,10 @@ impl Work {
         index: &Index<'_>,
         entry: &Entry,
         now: u64,
-        why: Bytes,
+        why: Vec<Bytes>,
     ) -> Result<Harvest<'_>, StoreError> {
         let mut harvest = Harvest::of(self);
-        let told = self.ask(&scripts::FINISH, &entry.place.slot, now, vec![why]);
+        let told = self.ask(&scripts::FINISH, &entry.place.slot, now, why);
         match Finish::read(&told.await?)? {
             Finish::Gone => index.leave(entry).await?,
             Finish::GoesOn(found) => {
@@ -160,7 +173,7 @@ impl Work {
         self.settle(key).await;
         let (index, entry) = (self.index(key.tenant()), Entry::of(key));
         let now = self.clock.unix_millis();
-        let why = Bytes::from_static(b"requested");
+        let why = vec![Bytes::from_static(b"requested")];
         let mut ended = self.finish(&index, &entry, now, why).await?;
         self.cache.remove(key);
         Ok(ended.take().pop())

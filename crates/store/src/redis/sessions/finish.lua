@@ -1,5 +1,5 @@
 -- Ends the session. ARGV 5: 'requested' (if it lives), 'over' (if its time is), 'evicted' (if it has no
--- open stream). Answers false when there is none, {0, ...} when it goes on, {1, why, ..., belongings}.
+-- open stream, and has not been used since the moment of ARGV 6). Answers false when there is none, {0, ...} when it goes on, {1, why, ..., belongings}.
 local it = look()
 if not it then
   return false
@@ -12,7 +12,7 @@ elseif why == 'over' then
   goes_on = not it.over
   why = it.over
 else
-  goes_on = it.streams > 0
+  goes_on = it.streams > 0 or it.seen > tonumber(ARGV[6])
 end
 if goes_on then
   return { 0, tell(it) }

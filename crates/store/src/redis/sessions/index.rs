@@ -72,13 +72,17 @@ impl Entry {
 
     /// Names and places in turn.
     fn several(found: &[Reply]) -> Vec<Self> {
-        let entry = |pair: &[Reply]| {
-            Some(Self {
-                name: pair[0].text()?.to_owned(),
-                place: Place::parse(pair[1].text()?)?,
-            })
-        };
-        found.chunks_exact(2).filter_map(entry).collect()
+        let pairs = found.chunks_exact(2);
+        pairs
+            .filter_map(|pair| Self::one(&pair[0], &pair[1]))
+            .collect()
+    }
+
+    fn one(name: &Reply, place: &Reply) -> Option<Self> {
+        Some(Self {
+            name: name.text()?.to_owned(),
+            place: Place::parse(place.text()?)?,
+        })
     }
 }
 
@@ -90,6 +94,31 @@ fn principal(tenant: &TenantId, principal: &str) -> String {
     ])
 }
 
+/// Sessions of which some must make room, the first of them that can, and when the index heard last of
+/// a use of each.
+#[derive(Debug)]
+pub(super) struct Victims {
+    pub(super) needed: usize,
+    pub(super) sessions: Vec<(Entry, u64)>,
+}
+
+impl Victims {
+    fn read(needed: &Reply, found: &Reply) -> Option<Self> {
+        let session = |three: &[Reply]| {
+            let [name, place, used] = three else {
+                return None;
+            };
+            let entry = Entry::one(name, place)?;
+            Some((entry, used.text()?.parse().ok()?))
+        };
+        let sessions = found.list().chunks_exact(3).filter_map(session);
+        Some(Self {
+            needed: needed.count()?.try_into().ok()?,
+            sessions: sessions.collect(),
+        })
+    }
+}
+
 /// Whether a session may begin.
 #[derive(Debug)]
 pub(super) enum Entered {
@@ -97,8 +126,8 @@ pub(super) enum Entered {
     Yes,
     /// One of that id is there.
     Exists(Place),
-    /// These must end before; nothing has been changed.
-    Over(Vec<Entry>),
+    /// So many of these must end before; nothing has been changed.
+    Over([Victims; 2]),
     /// It may not.
     Full(StoreError),
 }
@@ -171,7 +200,11 @@ impl<'a> Index<'a> {
                 let place = place.text().and_then(Place::parse);
                 Entered::Exists(place.ok_or_else(unreadable)?)
             }
-            (Some("EVICT"), [victims]) => Entered::Over(Entry::several(victims.list())),
+            (Some("EVICT"), [mine, my_victims, all, victims]) => {
+                let victims = [(mine, my_victims), (all, victims)];
+                let [mine, all] = victims.map(|(needed, found)| Victims::read(needed, found));
+                Entered::Over([mine.ok_or_else(unreadable)?, all.ok_or_else(unreadable)?])
+            }
             (Some("PRINCIPAL"), _) => {
                 Entered::Full(StoreError::PrincipalFull(count().ok_or_else(unreadable)?))
             }

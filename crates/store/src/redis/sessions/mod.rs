@@ -6,7 +6,7 @@
 //!
 //! - *A second old.* What this replica has seen of a session is good for a second; its own changes are
 //!   seen at once. A use is written down once a second at most, and noted in the index four times a
-//!   minute.
+//!   minute; who is about to make room for another is asked when it was used last.
 //! - *The store is away:* what is new, what is changed and what is ended gets
 //!   [`Unavailable`](crate::StoreError::Unavailable). A session that this replica has seen in the last five minutes is
 //!   looked up and used, and its streams open, as it was seen last; any other is unavailable, which is

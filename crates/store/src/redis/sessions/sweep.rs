@@ -44,6 +44,10 @@ impl<'a> Harvest<'a> {
         self.ended.append(&mut more.ended);
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.ended.len()
+    }
+
     pub(super) fn take(&mut self) -> Vec<Ended> {
         std::mem::take(&mut self.ended)
     }
@@ -133,7 +137,7 @@ impl Work {
             if none {
                 return self.forget_tenant(tenant, now).await;
             }
-            let why = Bytes::from_static(b"over");
+            let why = vec![Bytes::from_static(b"over")];
             let ends = entries.iter();
             let ends = ends.map(|entry| self.finish(&index, entry, now, why.clone()));
             let mut error = None;

@@ -201,6 +201,41 @@ async fn case_65_nothing_outlives_its_session() {
     assert!(world.keys().is_empty(), "{:?}", world.keys());
 }
 
+/// Case 63: the session that makes room is the one that was used least recently, also of many whose
+/// use the index has not heard of yet.
+#[tokio::test]
+async fn case_63_a_session_in_use_does_not_make_room() {
+    let Some(world) = World::new() else { return };
+    let (a, b) = (world.replica().await, world.replica().await);
+    let caps = Caps {
+        per_principal: 60,
+        per_tenant: 100,
+    };
+    let open = async |id: &str| {
+        let created = a.create(key(id), suite::opening(), caps).await.unwrap();
+        let evicted = created.evicted.into_iter();
+        let ids = evicted.map(|ended| ended.session.key.id().expose().to_owned());
+        ids.collect::<Vec<_>>()
+    };
+    for number in 0..50 {
+        assert!(open(&format!("busy-{number}")).await.is_empty());
+    }
+    world.clock.advance(SECOND);
+    for number in 0..10 {
+        assert!(open(&format!("left-{number}")).await.is_empty());
+    }
+    world.clock.advance(SECOND);
+    for number in 0..50 {
+        let touched = b.touch(&key(&format!("busy-{number}"))).await;
+        assert!(touched.unwrap().is_some());
+    }
+    for number in 0..10 {
+        let evicted = open(&format!("new-{number}")).await;
+        assert!(evicted[0].starts_with("left-"), "{evicted:?}");
+        assert_eq!(evicted.len(), 1);
+    }
+}
+
 /// Every replica knows how many sessions the store has, whoever opened and ended them, from its last
 /// sweep: that of a tenant which could not be swept tells nothing.
 #[tokio::test]
@@ -416,7 +451,7 @@ async fn what_ended_for_nobody_is_handed_out_by_the_sweep() {
     let created = sessions.create(mine.clone(), suite::opening(), Caps::default());
     created.await.unwrap();
     let (index, entry) = (sessions.0.index(mine.tenant()), index::Entry::of(&mine));
-    let why = Bytes::from_static(b"requested");
+    let why = vec![Bytes::from_static(b"requested")];
     let ended = sessions.0.finish(&index, &entry, NOON, why).await.unwrap();
     drop(ended);
     let swept = sessions.sweep().await.unwrap();
