@@ -14,8 +14,9 @@ use crate::held::Held;
 use crate::log::StreamRef;
 use crate::tail::Stop;
 
-/// How long it is remembered that a session has ended.
-const REMEMBERED: Duration = Duration::from_secs(3600);
+/// How long it is remembered that a session has ended: longer than anybody goes on with one that he
+/// cannot look up.
+const REMEMBERED: Duration = Duration::from_secs(600);
 /// How long its end is tried if the store is away.
 const TRIED: Duration = Duration::from_secs(60);
 /// Streams that are removed at once.

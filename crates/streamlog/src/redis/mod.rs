@@ -15,7 +15,7 @@
 //!   has seen with an id, are gone; the stream then ends with its orphans' error. When the store has
 //!   lost its tail and the owner is dead, the loss is told (EL-13).
 //!
-//! A session that has ended is remembered as ended for an hour; what belongs to no session then can
+//! A session that had streams is remembered as ended for ten minutes; what belongs to no session can
 //! begin nothing for whom the store of sessions does not vouch.
 
 mod attach;

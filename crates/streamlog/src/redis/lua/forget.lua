@@ -1,4 +1,5 @@
--- Ends the session's streams: nothing begins any more. What is left to be removed.
+-- Ends the session's streams: nothing begins any more, where anything has begun. What is left to be
+-- removed.
 -- KEYS: the session's log, what waits, its index. ARGV: me, tag, how long that is remembered
 if redis.call('HEXISTS', KEYS[1], 'gone') == 1 then return {'GONE'} end
 local questions, streams, told = {}, {}, {}
@@ -16,7 +17,8 @@ for one in string.gmatch(redis.call('HGET', KEYS[1], 'h') or '', '%S+') do
     told[replica] = true
   end
 end
-redis.call('DEL', KEYS[1], KEYS[2], KEYS[3])
-redis.call('HSET', KEYS[1], 'gone', '1')
-redis.call('PEXPIRE', KEYS[1], ARGV[3])
+if redis.call('DEL', KEYS[1], KEYS[2], KEYS[3]) > 0 then
+  redis.call('HSET', KEYS[1], 'gone', '1')
+  redis.call('PEXPIRE', KEYS[1], ARGV[3])
+end
 return {'OK', questions, streams}

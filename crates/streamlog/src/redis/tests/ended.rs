@@ -77,6 +77,8 @@ async fn a_session_without_streams_takes_no_room() {
     a.any.begin_session(&mine()).await.unwrap();
     a.any.sweep().await.unwrap();
     assert_eq!(a.log.stats().sessions, 0);
+    a.any.forget_session(&mine()).await.unwrap();
+    assert!(stored().is_empty(), "nor does its end: {:?}", stored());
     let writer = a.writer().await;
     writer.finish(Some(text("end"))).await.unwrap();
     a.any.sweep().await.unwrap();
