@@ -17,7 +17,7 @@ use vestibule_terms::{TenantId, mutation};
 
 use crate::LogError;
 use crate::embedded::Scribe;
-use crate::event_id::{EventIds, Position, StreamId};
+use crate::event_id::{EventId, EventIds, Position, StreamId};
 use crate::log::{Entry, Opened, StreamKind, StreamRef};
 use crate::redis::{Core, Mode, Modes};
 use crate::resume::{Decision, Resume};
@@ -227,10 +227,13 @@ impl Held {
         }
     }
 
+    pub(crate) fn id(&self, position: &Position) -> EventId {
+        self.shared.ids.mint(&self.session, position)
+    }
+
     /// The event as its reader gets it; one that is not safe has no id.
     pub(crate) fn entry(&self, position: &Position, payload: Bytes, safe: bool) -> Entry {
-        let id = (safe && self.mode != Some(Mode::Off))
-            .then(|| self.shared.ids.mint(&self.session, position));
+        let id = (safe && self.mode != Some(Mode::Off)).then(|| self.id(position));
         Entry {
             id,
             seq: position.seq,

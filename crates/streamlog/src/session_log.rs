@@ -54,6 +54,8 @@ struct Slot {
     number: u64,
     cursor: u64,
     stop: Option<Stop>,
+    /// What it got last had no id.
+    bare: bool,
 }
 
 #[derive(Debug)]
@@ -155,6 +157,8 @@ pub(crate) enum Step {
         safe: bool,
     },
     Gap,
+    /// What the reader has had is safe up to here by now.
+    Caught(Position),
     Finished,
     Orphaned,
     Stopped(Stop),

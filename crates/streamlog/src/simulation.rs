@@ -422,6 +422,7 @@ async fn read(client: &mut Client, count: usize) -> bool {
         };
         match next.unwrap() {
             Next::Event(entry) => client.had.push((entry.id.unwrap(), entry.payload)),
+            Next::Caught(_) => panic!("the store is never away"),
             Next::Gap => {
                 client.told_of_loss = true;
                 if !standalone {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
+use crate::event_id::EventId;
 use crate::held::Held;
 use crate::log::{Entry, Lag, StreamRef};
 use crate::session_log::{Attached, Step};
@@ -64,6 +65,9 @@ pub enum Next {
     /// (`stream_history_lost`) for its request and close. A standalone stream: publish
     /// conservative notifications and go on.
     Gap,
+    /// The last events had no ids, and are safe by now: with this id a client that has had them comes
+    /// back behind them (EL-22).
+    Caught(EventId),
     /// Everything has been read, the end included.
     Finished,
     /// The writer has gone without an end: [`finish`](crate::StreamLog::finish) the stream with an
@@ -150,6 +154,7 @@ impl MemoryTail {
                     safe,
                 } => return Ok(Next::Event(self.held.entry(&position, payload, safe))),
                 Step::Gap => return Ok(Next::Gap),
+                Step::Caught(position) => return Ok(Next::Caught(self.held.id(&position))),
                 Step::Finished => return Ok(Next::Finished),
                 Step::Orphaned => {
                     let (requests, note) = self.held.with(|log, _| log.left_by(self.stream.id));

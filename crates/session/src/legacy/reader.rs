@@ -115,6 +115,12 @@ impl Reading {
     async fn take(&mut self, next: Result<Next, LogError>) {
         match next {
             Ok(Next::Event(entry)) => self.event(&entry),
+            Ok(Next::Caught(id)) => {
+                // a beginning in the middle: an id, and no message
+                let priming = self.live.revision().has_priming();
+                self.ready
+                    .extend(priming.then(|| sse::priming(id.as_str())));
+            }
             Ok(Next::Finished) => self.over = true,
             Ok(Next::Gap) if self.reader.stream().id.is_standalone() => {
                 self.live

@@ -288,7 +288,10 @@ async fn event(reader: &mut Reader) -> Entry {
         match reader.next().await.unwrap() {
             Next::Event(entry) => return entry,
             Next::Gap => {}
-            other @ (Next::Finished | Next::Orphaned { .. } | Next::Stopped(_)) => {
+            other @ (Next::Caught(_)
+            | Next::Finished
+            | Next::Orphaned { .. }
+            | Next::Stopped(_)) => {
                 panic!("{other:?}")
             }
         }

@@ -278,7 +278,9 @@ async fn write_and_read(log: Arc<dyn StreamLog>, number: usize) -> usize {
                 }
                 Next::Gap => {}
                 Next::Finished => return had,
-                other @ (Next::Orphaned { .. } | Next::Stopped(_)) => panic!("{other:?}"),
+                other @ (Next::Caught(_) | Next::Orphaned { .. } | Next::Stopped(_)) => {
+                    panic!("{other:?}")
+                }
             }
         }
     });

@@ -8,6 +8,7 @@ use vestibule_terms::mutation;
 use super::{Attached, Moment, SessionLog, Slot, Step, position};
 use crate::LogError;
 use crate::event_id::StreamId;
+use crate::redis::Mode;
 use crate::ring::{Ring, UNWRITTEN};
 use crate::tail::Stop;
 
@@ -28,6 +29,7 @@ impl SessionLog {
             number: at.turn,
             cursor,
             stop: None,
+            bare: false,
         });
         stream.active = at.now;
         stream.wake.notify_waiters();
@@ -132,6 +134,7 @@ impl SessionLog {
         if let Some(stop) = self.stopped(id, number) {
             return Step::Stopped(stop);
         }
+        let has_ids = self.mode() != Some(Mode::Off);
         let Some(stream) = self.streams.get_mut(&id) else {
             return Step::Stopped(Stop::Forgotten);
         };
@@ -166,6 +169,9 @@ impl SessionLog {
         if stream.abandoned && !mutation::on("forget-terminal") {
             return Step::Orphaned;
         }
+        if let Some(caught) = stream.caught(id, at).filter(|_| has_ids) {
+            return Step::Caught(caught);
+        }
         if self.outbox.is_some() {
             return self.take_from_store(id, number);
         }
@@ -186,6 +192,7 @@ impl SessionLog {
         let position = position(id, stream.epoch, kept.seq, kept.chain);
         let payload = kept.payload.clone();
         slot.cursor = kept.seq;
+        slot.bare = !safe;
         stream.delivered = stream.delivered.max(kept.seq);
         stream.active = at.now;
         stream.wake.notify_waiters();

@@ -157,6 +157,7 @@ impl Connection {
                 tracing::debug!("a stream without resumption has lost a message and is closed");
                 self.over = true;
             }
+            Ok(Next::Caught(_)) => {} // nothing has an id here
             Ok(Next::Stopped(stop)) => self.close_with(stop.retry()),
             Ok(Next::Finished | Next::Orphaned { .. }) => self.over = true,
             Err(error) => {

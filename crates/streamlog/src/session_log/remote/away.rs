@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::super::Step;
+use super::super::{Step, position};
 use super::{Moment, Remote, SessionLog, Stream};
-use crate::event_id::StreamId;
+use crate::event_id::{Position, StreamId};
 use crate::redis::Mode;
 use crate::tail::Stop;
 
@@ -56,6 +56,18 @@ impl SessionLog {
 }
 
 impl Stream {
+    /// Where its reader stands that has had everything, the last of it without an id, once the store
+    /// has it too.
+    pub(in crate::session_log) fn caught(&mut self, id: StreamId, at: Moment) -> Option<Position> {
+        let ring = &self.ring;
+        let slot = self.slot.as_mut().filter(|slot| slot.bare)?;
+        if slot.cursor < ring.top() || ring.held_back(at.settled) > 0 {
+            return None;
+        }
+        slot.bare = false;
+        Some(position(id, self.epoch, ring.top(), ring.top_chain()))
+    }
+
     /// Whether this stream goes on without the store: what is not safe goes out without an id.
     fn goes_on_alone(&self, mode: Mode, at: Moment) -> bool {
         let remote = self.remote.as_ref();

@@ -46,6 +46,7 @@ impl Client {
                     let id = entry.id.expect("the store is there");
                     self.had.push((id, entry.payload));
                 }
+                Next::Caught(_) => panic!("the store is there"),
                 Next::Gap => {
                     self.told_of_loss = true;
                     self.done |= !standalone;
