@@ -1,7 +1,7 @@
 //! Where sessions and streams are kept: in memory, on this process's disk too, or on a server that
 //! several processes share.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,7 +95,8 @@ impl State {
                 let mut settings = redis::Settings::new(url.expose().clone(), ReplicaId::random());
                 settings.ca = authorities(ca.as_deref())?;
                 let modes = modes(checked);
-                Self::shared(keyring, settings, modes, clock, (metrics, readiness))
+                let sealer = Sealer::new(keyring).sealing_payloads_of(sealed(checked));
+                Self::shared(sealer, settings, modes, clock, (metrics, readiness))
             }
         }
     }
@@ -111,13 +112,12 @@ impl State {
     }
 
     fn shared(
-        keyring: Keyring,
+        sealer: Sealer,
         settings: redis::Settings,
         modes: Modes,
         clock: &Arc<dyn Clock>,
         (metrics, readiness): (&Metrics, &Readiness),
     ) -> anyhow::Result<Self> {
-        let sealer = Sealer::new(keyring);
         let redis = Redis::open(settings, redis_alarm(metrics, readiness))?;
         let fleet = RedisFleet::open(redis.clone(), Arc::clone(clock));
         let lifetimes = Lifetimes::default();
@@ -184,6 +184,13 @@ impl State {
             sealer,
         })
     }
+}
+
+/// Whose payloads are sealed in the store (T53).
+fn sealed(checked: &Checked) -> HashSet<TenantId> {
+    let tenants = checked.tenants.iter();
+    let sealed = tenants.filter(|tenant| tenant.store_encryption);
+    sealed.map(|tenant| tenant.id.clone()).collect()
 }
 
 /// What becomes of each tenant's streams while the store is away (EL-22).

@@ -242,6 +242,8 @@ pub struct TenantChecked {
     pub limits: TenantLimits,
     /// What a stream does when its log fails.
     pub resume: Resume,
+    /// Whether payloads are sealed in the shared store.
+    pub store_encryption: bool,
     /// Whether the transport of 2024-11-05 is offered, the same as in every plan of the tenant.
     pub http_sse: bool,
     /// Its upstreams, ordered by id.

@@ -250,6 +250,11 @@ pub const TENANT: &[Key] = &[
         "required, best_effort or off: what a stream does when its log fails.",
     ),
     key(
+        "store_encryption",
+        "false",
+        "Whether events and answers are sealed in the shared store, with a key of the tenant.",
+    ),
+    key(
         "http_sse",
         "true",
         "Whether the HTTP+SSE transport of 2024-11-05 is offered on the same addresses.",
@@ -268,7 +273,6 @@ pub const TENANT: &[Key] = &[
     later("audit"),
     later("delegate"),
     later("egress"),
-    later("store_encryption"),
     later("tap_reveal"),
 ];
 

@@ -63,6 +63,7 @@ tenants:
       principal: { rate: 50/s,  burst: 100,  in_flight: 64,   streams: 0 }
     policy: allow_all
     resume: required
+    store_encryption: true
     http_sse: false
     upstreams:
       github:
@@ -126,6 +127,7 @@ fn the_whole_file_is_read_into_checked_values() {
     let tenant = &checked.tenants[0];
     assert_eq!(tenant.auth, TenantAuth::Keys);
     assert_eq!(tenant.resume, Resume::Required);
+    assert!(tenant.store_encryption);
     assert_eq!(tenant.origins.listed, ["https://chat.acme.example"]);
     assert_eq!(tenant.limits.principal.streams, 0);
 }
@@ -306,6 +308,25 @@ fn every_served_key_is_used_by_the_full_file() {
         assert!(used, "{}", key.name);
         assert!(!key.about.is_empty(), "{}", key.name);
     }
+}
+
+/// T53: payloads are sealed in a store that others can read; elsewhere that is said to do nothing.
+#[test]
+fn t53_store_encryption_is_for_a_shared_store() {
+    let tenant = "tenants: { t: { auth: none, policy: allow_all, store_encryption: true } }";
+    let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
+    let redis = format!(
+        "store: {{ kind: redis, url: \"redis://127.0.0.1:1\" }}
+sealing: {{ keys: [{{ id: k1, secret: {key} }}] }}"
+    );
+    let shared = check(&format!("{redis}\n{tenant}"));
+    assert!(shared.tenants[0].store_encryption);
+    assert!(shared.warnings.is_empty(), "{:?}", shared.warnings);
+    let alone = check(tenant);
+    let warnings = alone.warnings.join("\n");
+    assert!(warnings.contains("tenants.t.store_encryption"), "{warnings}");
+    let default = check("tenants: { t: { auth: none, policy: allow_all } }");
+    assert!(!default.tenants[0].store_encryption);
 }
 
 /// HSE-01, HSE-08: the transport of 2024-11-05 and its revision are served unless they are switched

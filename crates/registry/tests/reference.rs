@@ -196,6 +196,7 @@ const OBJECTS: &[Object] = &[
             ("limits", MAPPING),
             ("policy", Choice(&["allow_all"])),
             ("resume", Choice(&["required", "best_effort", "off"])),
+            ("store_encryption", TRUE_OR_FALSE),
             ("http_sse", TRUE_OR_FALSE),
             ("upstreams", Text("a mapping of upstream ids, below")),
             ("servers", Text("a mapping of server ids, below")),

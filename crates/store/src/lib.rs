@@ -50,7 +50,7 @@ pub use fleet::{Alone, Command, Fleet, Liveness, ReplicaId, Token};
 pub use key::SessionKey;
 pub use memory::MemorySessions;
 pub use seal::{
-    Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, is_key_id, random,
+    AtRest, Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, is_key_id, random,
 };
 pub use sessions::{
     Caps, Census, Created, EndReason, Ended, Lifetimes, OpenStream, Opening, Sessions, State,

@@ -8,6 +8,7 @@
 //!
 //! What is sealed, for how long it is valid and what its bytes mean is the caller's.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
@@ -19,6 +20,8 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dashmap::DashMap;
 use vestibule_terms::{Secret, TenantId};
+
+pub use self::at_rest::AtRest;
 
 const KEY_BYTES: usize = 32;
 const NONCE_BYTES: usize = 12;
@@ -47,6 +50,8 @@ impl Purpose {
     pub const SESSION_ID: Purpose = Purpose("session-id");
     /// Tags of the ids of sessions over HTTP+SSE.
     pub const SSE_SESSION_ID: Purpose = Purpose("sse-session-id");
+    /// Payloads in a shared store.
+    pub(crate) const AT_REST: Purpose = Purpose("at-rest");
 
     /// A purpose of its own; the name must be unlike every other.
     pub const fn new(name: &'static str) -> Self {
@@ -289,21 +294,40 @@ impl Ring {
 /// Seals, opens and authenticates with the keyring of the moment. Cheap to clone; clones share
 /// the keyring.
 #[derive(Clone)]
-pub struct Sealer(Arc<RwLock<Arc<Ring>>>);
+pub struct Sealer {
+    ring: Arc<RwLock<Arc<Ring>>>,
+    /// Whose payloads are sealed in the store.
+    at_rest: Arc<HashSet<TenantId>>,
+}
 
 impl Sealer {
     /// Seals with this keyring.
     pub fn new(keyring: Keyring) -> Self {
-        Self(Arc::new(RwLock::new(Ring::new(keyring))))
+        Self {
+            ring: Arc::new(RwLock::new(Ring::new(keyring))),
+            at_rest: Arc::default(),
+        }
+    }
+
+    /// The same, which seals the payloads of these tenants in the store (T53).
+    #[must_use]
+    pub fn sealing_payloads_of(self, tenants: HashSet<TenantId>) -> Self {
+        let at_rest = Arc::new(tenants);
+        Self { at_rest, ..self }
+    }
+
+    /// What seals and opens payloads of that tenant in the store.
+    pub fn at_rest<'a>(&'a self, tenant: &'a TenantId) -> AtRest<'a> {
+        AtRest::new(self, tenant, self.at_rest.contains(tenant))
     }
 
     /// Goes over to another keyring; what only the old one can open no longer opens.
     pub fn rotate(&self, keyring: Keyring) {
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Ring::new(keyring);
+        *self.ring.write().unwrap_or_else(PoisonError::into_inner) = Ring::new(keyring);
     }
 
     fn ring(&self) -> Arc<Ring> {
-        Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
+        Arc::clone(&self.ring.read().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Seals under a random nonce: equal content gives unlike texts.
@@ -346,9 +370,21 @@ impl Sealer {
         text: &str,
     ) -> Result<Vec<u8>, SealError> {
         let (key_id, body) = split_named(text).ok_or(SealError)?;
+        let bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| SealError)?;
+        self.open_bytes(purpose, tenant, aad, key_id, bytes)
+    }
+
+    /// The same without the text around it: the nonce and what was sealed under the key of that id.
+    fn open_bytes(
+        &self,
+        purpose: Purpose,
+        tenant: &TenantId,
+        aad: &[u8],
+        key_id: &str,
+        mut bytes: Vec<u8>,
+    ) -> Result<Vec<u8>, SealError> {
         let ring = self.ring();
         let index = ring.index_of(key_id).ok_or(SealError)?;
-        let mut bytes = URL_SAFE_NO_PAD.decode(body).map_err(|_| SealError)?;
         let (nonce, _) = bytes.split_first_chunk::<NONCE_BYTES>().ok_or(SealError)?;
         let nonce = Nonce::assume_unique_for_key(*nonce);
         bytes.drain(..NONCE_BYTES);
@@ -453,6 +489,17 @@ fn encrypt(
     aad: &[u8],
     plaintext: &[u8],
 ) -> String {
+    let bytes = encrypt_bytes(keys, nonce, aad, plaintext);
+    format!("{FORMAT}{key_id}.{}", URL_SAFE_NO_PAD.encode(bytes))
+}
+
+/// The nonce and what is sealed under it.
+fn encrypt_bytes(
+    keys: &Derived,
+    nonce: [u8; NONCE_BYTES],
+    aad: &[u8],
+    plaintext: &[u8],
+) -> Vec<u8> {
     let mut sealed = plaintext.to_vec();
     keys.aead
         .seal_in_place_append_tag(
@@ -460,10 +507,10 @@ fn encrypt(
             Aad::from(aad),
             &mut sealed,
         )
-        .expect("handles are far below the size that AES-GCM-SIV can seal");
+        .expect("handles and messages are far below the size that AES-GCM-SIV can seal");
     let mut bytes = nonce.to_vec();
     bytes.append(&mut sealed);
-    format!("{FORMAT}{key_id}.{}", URL_SAFE_NO_PAD.encode(bytes))
+    bytes
 }
 
 /// The key id and the rest of `1` key-id `.` rest.
@@ -472,5 +519,6 @@ fn split_named(text: &str) -> Option<(&str, &str)> {
     is_key_id(key_id).then_some((key_id, body))
 }
 
+mod at_rest;
 #[cfg(test)]
 mod tests;

@@ -16,7 +16,7 @@ use crate::process::{Folder, Served};
 use crate::restart::{Client, Flight, house_of, id, kill, next, progresses, rest, stop};
 use crate::stdio;
 use crate::talk::{
-    SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, response, soon, text,
+    SESSIONS, Upstream, at, get, initialize, modern_call, open_tenant, response, soon, tenant, text,
 };
 use crate::upstream_streams::resumable;
 
@@ -475,6 +475,49 @@ async fn el_18_a_question_is_answered_on_another_replica() {
         .filter(|request| request.method == "POST" && request.rpc_method().is_empty());
     let ids: Vec<Value> = answers.map(Recorded::rpc_id).collect();
     assert_eq!(ids, [json!("q")], "one answer");
+}
+
+/// Whether any value in the store has that text in it.
+const SEARCH: &str = "for _, key in ipairs(redis.call('KEYS', '*')) do
+  local kind, all = redis.call('TYPE', key).ok, {}
+  if kind == 'stream' then all = redis.call('XRANGE', key, '-', '+') end
+  if kind == 'hash' then all = redis.call('HVALS', key) end
+  if kind == 'string' then all = { redis.call('GET', key) } end
+  local function has(value)
+    if type(value) == 'string' then return string.find(value, ARGV[1], 1, true) end
+    for _, part in ipairs(value) do if has(part) then return true end end
+  end
+  if has(all) then return 1 end
+end
+return 0";
+
+/// T53: nothing can be read in the store of what a tenant's clients are told, where it is sealed, and
+/// every replica serves it all the same.
+#[tokio::test]
+async fn t53_sealed_payloads_cannot_be_read_in_the_store() {
+    let upstream = Upstream::modern().await;
+    for sealed in [true, false] {
+        let Some(redis) = RedisServer::start() else {
+            return;
+        };
+        let head = format!("    auth: none\n    store_encryption: {sealed}");
+        let tenant = tenant(
+            "t",
+            &head,
+            &[("up", upstream.reach())],
+            "stream_after: 20ms",
+        );
+        let (_folder, file) = replicated(&redis, &tenant);
+        let (a, b) = tokio::join!(Served::start(&file), Served::start(&file));
+        let client = Client::open(&a).await;
+        let (flight, priming) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
+        let answer = response(&flight.request, "secret plans");
+        flight.upstream.message(&answer).await.unwrap();
+        let events = rest(&b, &client.resume(id(&priming))).await;
+        assert_eq!(text(&events[0].json()), "secret plans");
+        let found = redis.ask_number(&["EVAL", SEARCH, "0", "secret plans"]) == 1;
+        assert_eq!(found, !sealed);
+    }
 }
 
 /// EL-18, STD-07: the same where only one process can say it to the upstream, which is its child.

@@ -95,6 +95,7 @@ fn tenant(
             ],
             &[],
         ),
+        store_encryption: reader.value_or(section.get("store_encryption"), false, scalar::boolean),
         http_sse,
         origins,
         upstreams,

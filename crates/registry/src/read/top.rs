@@ -31,14 +31,22 @@ pub(crate) fn file(reader: &mut Reader<'_>, root: &Node) -> Checked {
         let what = format!("{} is already the data plane's address", admin.address);
         reader.mistake(root.at, "admin.address", what);
     }
+    let store = stored(reader, &top);
+    let tenants = tenant::tenants(reader, top.get("tenants"), &listen, &egress);
+    let sealed = tenants.iter().find(|tenant| tenant.store_encryption);
+    if let (Some(tenant), false) = (sealed, matches!(store, Store::Redis { .. })) {
+        let path = format!("tenants.{}.store_encryption", tenant.id);
+        let what = "seals what is in a shared store; this one is not shared, encrypt its disk";
+        reader.warn(root.at, &path, what);
+    }
     Checked {
         admin,
         limits: limits(reader, top.get("limits")),
-        store: stored(reader, &top),
+        store,
         sealing: sealing(reader, top.get("sealing")),
         shutdown: shutdown(reader, top.get("shutdown")),
         telemetry: telemetry(reader, top.get("telemetry")),
-        tenants: tenant::tenants(reader, top.get("tenants"), &listen, &egress),
+        tenants,
         listen,
         egress,
         warnings: Vec::new(),

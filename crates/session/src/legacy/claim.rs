@@ -84,7 +84,7 @@ pub(super) async fn put(
         asker: shared.rooms.fleet.replica().clone(),
         claimed: None,
     };
-    let record = question.write();
+    let record = question.write(shared, live);
     let sessions = &shared.rooms.sessions;
     let name = id.to_string();
     let kept = sessions.keep(&live.key, Kind::Question, &name, record.clone());
@@ -126,7 +126,7 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
     let name = id.to_string();
     let record = sessions.kept(&live.key, Kind::Question, &name).await?;
     let Some((record, question)) = record.and_then(|record| {
-        let question = Question::read(&record)?;
+        let question = Question::read(shared, live, &record)?;
         Some((record, question))
     }) else {
         return Ok(Taken::Nothing);
@@ -140,7 +140,7 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         claimed,
         ..question.clone()
     };
-    let claim = claimed(Some((fleet.replica().clone(), answer.clone()))).write();
+    let claim = claimed(Some((fleet.replica().clone(), answer.clone()))).write(shared, live);
     let new = Some(claim.clone());
     let swapped = sessions.swap_kept(&live.key, Kind::Question, &name, &record, new);
     if !swapped.await? {
@@ -151,7 +151,7 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         asker: question.asker.clone(),
         name,
         record: claim,
-        open: claimed(None).write(),
+        open: claimed(None).write(shared, live),
     };
     Ok(Taken::Claimed(question, receipt))
 }
@@ -224,7 +224,8 @@ pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
     for _ in 0..ATTEMPTS_OF_A_CALL {
         match sessions.kept(&live.key, Kind::Question, &name).await {
             Ok(Some(record)) => {
-                let open = Question::read(&record).is_some_and(|read| read.claimed.is_none());
+                let open = Question::read(shared, live, &record)
+                    .is_some_and(|read| read.claimed.is_none());
                 if open {
                     swap(shared, live, &name, &record, None).await;
                 }
@@ -240,7 +241,8 @@ pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
 // === impl Question ===
 
 impl Question {
-    fn write(&self) -> Bytes {
+    /// As it is kept with the session of that name; the answer sealed, where the tenant wants it (T53).
+    fn write(&self, shared: &Shared, live: &Live) -> Bytes {
         let state = if self.claimed.is_some() {
             CLAIMED
         } else {
@@ -253,13 +255,17 @@ impl Question {
             .bytes(self.asker.as_str().as_bytes())
             .byte(state);
         let record = match &self.claimed {
-            Some((claimer, answer)) => record.bytes(claimer.as_str().as_bytes()).bytes(answer),
+            Some((claimer, answer)) => {
+                let at_rest = shared.rooms.sealer.at_rest(&live.name.tenant);
+                let answer = at_rest.seal(live.name.session.expose(), answer);
+                record.bytes(claimer.as_str().as_bytes()).bytes(&answer)
+            }
             None => record,
         };
         Bytes::from(record.finish())
     }
 
-    fn read(record: &Bytes) -> Option<Self> {
+    fn read(shared: &Shared, live: &Live, record: &Bytes) -> Option<Self> {
         let mut fields = Decoder::new(FORMAT, record.clone())?;
         let upstream = UpstreamId::new(&fields.text()?).ok()?;
         let id = Id::from_token(fields.bytes()?)?;
@@ -267,7 +273,12 @@ impl Question {
         let asker = ReplicaId::new(&fields.text()?)?;
         let claimed = match fields.byte()? {
             OPEN => None,
-            CLAIMED => Some((ReplicaId::new(&fields.text()?)?, fields.bytes()?)),
+            CLAIMED => {
+                let claimer = ReplicaId::new(&fields.text()?)?;
+                let at_rest = shared.rooms.sealer.at_rest(&live.name.tenant);
+                let answer = at_rest.open(live.name.session.expose(), fields.bytes()?)?;
+                Some((claimer, answer))
+            }
             _ => return None,
         };
         fields.end()?;

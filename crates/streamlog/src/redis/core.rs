@@ -14,7 +14,7 @@ use dashmap::{DashMap, DashSet};
 use tokio::runtime::Handle;
 use tokio::time::{Instant, sleep};
 use vestibule_store::redis::{Key, Redis, Reply, Script, Slot};
-use vestibule_store::{Fleet, SessionKey, StoreError, random};
+use vestibule_store::{AtRest, Fleet, SessionKey, StoreError, random};
 
 use super::hint::{Hint, Kind};
 use super::{keys, publish, record, script, ship, standalone};
@@ -72,6 +72,12 @@ impl Core {
     pub(super) fn known(&self, tag: &str) -> Option<Arc<Held>> {
         let session = self.by_tag.get(tag).map(|session| session.clone())?;
         self.memory.find(&session).ok()
+    }
+
+    /// What seals and opens the payloads of a session, and the place they are bound to (T53).
+    pub(super) fn at_rest<'a>(&'a self, held: &'a Held) -> (AtRest<'a>, &'a str) {
+        let at_rest = self.memory.shared().sealer.at_rest(held.session.tenant());
+        (at_rest, held.slot().tag())
     }
 
     /// A number that this replica gives once.

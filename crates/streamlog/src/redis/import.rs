@@ -179,7 +179,7 @@ impl Core {
         ];
         let all = [stream, events, keys::log(slot)];
         let reply = self.once(&script::ACQUIRE, slot, &all, args).await?;
-        let Found::Record(record) = found(reply, id, &self.times.now()) else {
+        let Found::Record(record) = found(reply, id, &self.times.now(), self.at_rest(held)) else {
             self.own_no_more(held, id).await;
             return Ok(false);
         };
@@ -202,7 +202,7 @@ impl Core {
         let all = [stream, events, keys::log(slot)];
         let args: Vec<Bytes> = vec![keys::number(after)];
         let reply = self.once(&script::LOAD, slot, &all, args).await?;
-        Ok(found(reply, id, &self.times.now()))
+        Ok(found(reply, id, &self.times.now(), self.at_rest(held)))
     }
 
     fn chain_key(&self, held: &Held, record: &Record) -> Option<MacKey> {

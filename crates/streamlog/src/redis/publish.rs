@@ -129,9 +129,10 @@ impl Core {
     ) -> Result<Pushed, LogError> {
         let slot = held.slot();
         let limits = &self.memory.shared().limits;
+        let (at_rest, tag) = self.at_rest(held);
         let mut args = vec![
             keys::text(&self.me),
-            keys::text(slot.tag()),
+            keys::text(tag),
             keys::number(self.times.now().unix_millis),
             keys::millis(limits.standalone_idle),
             keys::number(limits.stream_events as u64),
@@ -146,7 +147,8 @@ impl Core {
                 Class::Invalidation(subject) => ("2", &**subject),
                 Class::Question(key) => ("3", &**key),
             };
-            args.extend([keys::text(kind), keys::text(subject), event.payload.clone()]);
+            let payload = at_rest.seal(tag, &event.payload);
+            args.extend([keys::text(kind), keys::text(subject), payload]);
         }
         let [waiting, index] = keys::waiting(slot);
         // by this name it is known whether it has run already

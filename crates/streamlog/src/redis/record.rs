@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use vestibule_store::redis::Reply;
-use vestibule_store::{Decoder, Encoder, SessionKey};
+use vestibule_store::{AtRest, Decoder, Encoder, SessionKey};
 
 use crate::event_id::{Chain, StreamId};
 use crate::session_log::{Past, Record};
@@ -54,7 +54,7 @@ pub(super) fn entry_of(entry: Bytes) -> Option<(SessionKey, StreamId)> {
 }
 
 /// Reads what `load` and `acquire` answer. What makes no sense is nothing.
-pub(super) fn found(reply: Reply, id: StreamId, now: &Both) -> Found {
+pub(super) fn found(reply: Reply, id: StreamId, now: &Both, at_rest: (AtRest<'_>, &str)) -> Found {
     let mut parts = reply.into_list().into_iter();
     match parts.next().as_ref().and_then(Reply::text) {
         Some("OK") => {}
@@ -63,11 +63,17 @@ pub(super) fn found(reply: Reply, id: StreamId, now: &Both) -> Found {
         _ => return Found::Nothing,
     }
     let record = parts.next().zip(parts.next());
-    let record = record.and_then(|(fields, events)| read(&fields, events, id, now));
+    let record = record.and_then(|(fields, events)| read(&fields, events, id, now, at_rest));
     record.map_or(Found::Nothing, |record| Found::Record(Box::new(record)))
 }
 
-fn read(fields: &Reply, events: Reply, id: StreamId, now: &Both) -> Option<Record> {
+fn read(
+    fields: &Reply,
+    events: Reply,
+    id: StreamId,
+    now: &Both,
+    (at_rest, tag): (AtRest<'_>, &str),
+) -> Option<Record> {
     let [
         epoch,
         key_id,
@@ -84,7 +90,7 @@ fn read(fields: &Reply, events: Reply, id: StreamId, now: &Both) -> Option<Recor
         return None;
     };
     let epoch: [u8; 4] = epoch.bytes()?[..].try_into().ok()?;
-    let note = note.bytes()?.clone();
+    let note = at_rest.open(tag, note.bytes()?.clone())?;
     Some(Record {
         id,
         epoch: u32::from_be_bytes(epoch),
@@ -100,13 +106,13 @@ fn read(fields: &Reply, events: Reply, id: StreamId, now: &Both) -> Option<Recor
         events: events
             .into_list()
             .into_iter()
-            .map(past)
+            .map(|entry| past(entry, (at_rest, tag)))
             .collect::<Option<_>>()?,
     })
 }
 
 /// `[id, [c, chain, d, payload]]`
-fn past(entry: Reply) -> Option<Past> {
+fn past(entry: Reply, (at_rest, tag): (AtRest<'_>, &str)) -> Option<Past> {
     let [name, fields] = <[Reply; 2]>::try_from(entry.into_list()).ok()?;
     let seq = name.text()?.split_once('-')?.0.parse().ok()?;
     let [_, chain, _, payload] = fields.list() else {
@@ -116,6 +122,6 @@ fn past(entry: Reply) -> Option<Past> {
     Some(Past {
         seq,
         chain,
-        payload: payload.bytes()?.clone(),
+        payload: at_rest.open(tag, payload.bytes()?.clone())?,
     })
 }

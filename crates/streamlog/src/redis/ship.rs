@@ -70,6 +70,7 @@ async fn append(core: &Core, held: &Held, id: StreamId, batch: &Batch) -> Result
 
 fn arguments(core: &Core, held: &Held, id: StreamId, batch: &Batch) -> Vec<Bytes> {
     let limits = &core.memory.shared().limits;
+    let (at_rest, tag) = core.at_rest(held);
     let (meta, history) = if id.is_standalone() {
         (limits.standalone_idle, limits.standalone_idle)
     } else if batch.ended.is_some() {
@@ -103,7 +104,7 @@ fn arguments(core: &Core, held: &Held, id: StreamId, batch: &Batch) -> Vec<Bytes
         keys::millis(history),
         ended,
         keys::flag(batch.note.is_some()),
-        batch.note.clone().unwrap_or_default(),
+        at_rest.seal(tag, batch.note.as_ref().unwrap_or(&Bytes::new())),
         keys::flag(batch.begin.is_some()),
         epoch,
         key_id,
@@ -116,7 +117,7 @@ fn arguments(core: &Core, held: &Held, id: StreamId, batch: &Batch) -> Vec<Bytes
     args.extend(batch.taken.iter().chain(&batch.again).cloned());
     for (chain, payload) in &batch.events {
         args.push(Bytes::copy_from_slice(chain));
-        args.push(payload.clone());
+        args.push(at_rest.seal(tag, payload));
     }
     args
 }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use vestibule_store::redis::Reply;
-use vestibule_store::{Liveness, ReplicaId};
+use vestibule_store::{AtRest, Liveness, ReplicaId};
 
 use super::core::{Core, Pause, jittered, unavailable};
 use super::{keys, script};
@@ -193,7 +193,9 @@ async fn fetch(
         let told = held.with(|log, _| log.tell_loss());
         return Ok(if told { Looked::Again } else { Looked::Nothing });
     }
-    let items: Vec<Item> = items.list().iter().filter_map(item).collect();
+    let at_rest = core.at_rest(held);
+    let items = items.list().iter().filter_map(|reply| item(reply, at_rest));
+    let items: Vec<Item> = items.collect();
     if items.is_empty() {
         return Ok(Looked::Nothing);
     }
@@ -201,13 +203,13 @@ async fn fetch(
     Ok(Looked::Again)
 }
 
-fn item(reply: &Reply) -> Option<Item> {
+fn item(reply: &Reply, (at_rest, tag): (AtRest<'_>, &str)) -> Option<Item> {
     let [name, payload] = reply.list() else {
         return None;
     };
     Some(Item {
         name: name.bytes()?.clone(),
-        payload: payload.bytes()?.clone(),
+        payload: at_rest.open(tag, payload.bytes()?.clone())?,
     })
 }
 
