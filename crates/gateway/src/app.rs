@@ -36,7 +36,7 @@ use crate::admission::Admissions;
 use crate::config;
 use crate::pipeline::{self, Before, Front};
 use crate::shutdown::Stop;
-use crate::state::{Estate, State};
+use crate::state::{Estate, Keeping, State};
 use crate::toll;
 
 /// The name of this implementation, towards clients and upstreams.
@@ -57,6 +57,7 @@ pub struct App {
     guard: AddressGuard,
     supervisor: Supervisor,
     estate: Estate,
+    keeping: Keeping,
     admissions: Admissions,
     readiness: Readiness,
     front: Front,
@@ -199,6 +200,7 @@ impl App {
         let metrics = Metrics::new(env!("CARGO_PKG_VERSION"), commit());
         let readiness = Readiness::default();
         let state = State::open(checked, &clock, &metrics, &readiness)?;
+        state.keeping.adopt(checked);
         let sealer = state.sealer;
         let Egress {
             targets,
@@ -248,6 +250,7 @@ impl App {
             catalog,
             guard: before.guard,
             estate: state.estate,
+            keeping: state.keeping,
             supervisor,
             admissions,
             readiness,
@@ -283,6 +286,7 @@ impl App {
             .retain(|tenant, upstream| known.get(tenant, upstream).is_some());
         self.keys.store(Arc::new(keys));
         self.plans.store(Arc::new(plans));
+        self.keeping.adopt(checked);
         self.admissions.changed();
         let kept = self.fixed.differences(&Fixed::of(checked));
         Ok(kept

@@ -1,12 +1,13 @@
 //! Where sessions and streams are kept: in memory, on this process's disk too, or on a server that
 //! several processes share.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::Context;
+use arc_swap::ArcSwap;
 use bytes::Bytes;
 use tracing::{debug, error, info, warn};
 use vestibule_admin::health::Readiness;
@@ -31,6 +32,7 @@ pub(crate) struct State {
     pub(crate) log: Arc<dyn StreamLog>,
     pub(crate) estate: Estate,
     pub(crate) sealer: Sealer,
+    pub(crate) keeping: Keeping,
 }
 
 /// What this process leaves to others when it ends.
@@ -94,9 +96,7 @@ impl State {
                     configured.context("sealing.keys are needed with store.kind: redis")?;
                 let mut settings = redis::Settings::new(url.expose().clone(), ReplicaId::random());
                 settings.ca = authorities(ca.as_deref())?;
-                let modes = modes(checked);
-                let sealer = Sealer::new(keyring).sealing_payloads_of(sealed(checked));
-                Self::shared(sealer, settings, modes, clock, (metrics, readiness))
+                Self::shared(Sealer::new(keyring), settings, clock, (metrics, readiness))
             }
         }
     }
@@ -107,6 +107,7 @@ impl State {
             sessions: Arc::new(MemorySessions::new(Lifetimes::default(), Arc::clone(clock))),
             log: Arc::new(MemoryLog::new(sealer.clone(), Limits::default())),
             estate: Estate::alone(false),
+            keeping: Keeping::of(&sealer),
             sealer,
         }
     }
@@ -114,10 +115,10 @@ impl State {
     fn shared(
         sealer: Sealer,
         settings: redis::Settings,
-        modes: Modes,
         clock: &Arc<dyn Clock>,
         (metrics, readiness): (&Metrics, &Readiness),
     ) -> anyhow::Result<Self> {
+        let keeping = Keeping::of(&sealer);
         let redis = Redis::open(settings, redis_alarm(metrics, readiness))?;
         let fleet = RedisFleet::open(redis.clone(), Arc::clone(clock));
         let lifetimes = Lifetimes::default();
@@ -131,7 +132,7 @@ impl State {
             Arc::clone(&fleet) as Arc<dyn Fleet>,
             sealer.clone(),
             Limits::default(),
-            modes,
+            keeping.modes(),
             Arc::clone(clock),
         );
         Ok(Self {
@@ -142,6 +143,7 @@ impl State {
                 outlived: true,
                 log: Some(log),
             },
+            keeping,
             sealer,
         })
     }
@@ -181,30 +183,51 @@ impl State {
             sessions,
             log,
             estate: Estate::alone(true),
+            keeping: Keeping::of(&sealer),
             sealer,
         })
     }
 }
 
-/// Whose payloads are sealed in the store (T53).
-fn sealed(checked: &Checked) -> HashSet<TenantId> {
-    let tenants = checked.tenants.iter();
-    let sealed = tenants.filter(|tenant| tenant.store_encryption);
-    sealed.map(|tenant| tenant.id.clone()).collect()
+/// How the streams of each tenant are kept; it changes with the configuration.
+#[derive(Clone)]
+pub(crate) struct Keeping {
+    modes: Arc<ArcSwap<HashMap<TenantId, Mode>>>,
+    sealer: Sealer,
 }
 
-/// What becomes of each tenant's streams while the store is away (EL-22).
-fn modes(checked: &Checked) -> Modes {
-    let of = |resume| match resume {
-        checked::Resume::Required => Mode::Required,
-        checked::Resume::BestEffort => Mode::BestEffort,
-        checked::Resume::Off => Mode::Off,
-    };
-    let tenants = checked.tenants.iter();
-    let modes: HashMap<TenantId, Mode> = tenants
-        .map(|tenant| (tenant.id.clone(), of(tenant.resume)))
-        .collect();
-    Arc::new(move |tenant| modes.get(tenant).copied().unwrap_or(Mode::BestEffort))
+impl Keeping {
+    /// Of no tenant yet.
+    fn of(sealer: &Sealer) -> Self {
+        Self {
+            modes: Arc::default(),
+            sealer: sealer.clone(),
+        }
+    }
+
+    /// What sessions that begin are kept by from now on, and every payload that is stored.
+    pub(crate) fn adopt(&self, checked: &Checked) {
+        let of = |resume| match resume {
+            checked::Resume::Required => Mode::Required,
+            checked::Resume::BestEffort => Mode::BestEffort,
+            checked::Resume::Off => Mode::Off,
+        };
+        let tenants = checked.tenants.iter();
+        let modes = tenants.map(|tenant| (tenant.id.clone(), of(tenant.resume)));
+        self.modes.store(Arc::new(modes.collect()));
+        let sealed = checked
+            .tenants
+            .iter()
+            .filter(|tenant| tenant.store_encryption);
+        let sealed = sealed.map(|tenant| tenant.id.clone()).collect();
+        self.sealer.seal_payloads_of(sealed);
+    }
+
+    /// What becomes of each tenant's streams while the store is away (EL-22).
+    fn modes(&self) -> Modes {
+        let modes = Arc::clone(&self.modes);
+        Arc::new(move |tenant| modes.load().get(tenant).copied().unwrap_or_default())
+    }
 }
 
 /// What is accepted in place of the machine's authorities.

@@ -324,7 +324,10 @@ sealing: {{ keys: [{{ id: k1, secret: {key} }}] }}"
     assert!(shared.warnings.is_empty(), "{:?}", shared.warnings);
     let alone = check(tenant);
     let warnings = alone.warnings.join("\n");
-    assert!(warnings.contains("tenants.t.store_encryption"), "{warnings}");
+    assert!(
+        warnings.contains("tenants.t.store_encryption"),
+        "{warnings}"
+    );
     let default = check("tenants: { t: { auth: none, policy: allow_all } }");
     assert!(!default.tenants[0].store_encryption);
 }

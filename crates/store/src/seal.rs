@@ -297,7 +297,7 @@ impl Ring {
 pub struct Sealer {
     ring: Arc<RwLock<Arc<Ring>>>,
     /// Whose payloads are sealed in the store.
-    at_rest: Arc<HashSet<TenantId>>,
+    at_rest: Arc<RwLock<HashSet<TenantId>>>,
 }
 
 impl Sealer {
@@ -309,16 +309,15 @@ impl Sealer {
         }
     }
 
-    /// The same, which seals the payloads of these tenants in the store (T53).
-    #[must_use]
-    pub fn sealing_payloads_of(self, tenants: HashSet<TenantId>) -> Self {
-        let at_rest = Arc::new(tenants);
-        Self { at_rest, ..self }
+    /// From now on the payloads of these tenants are sealed in the store, and of no others (T53).
+    pub fn seal_payloads_of(&self, tenants: HashSet<TenantId>) {
+        *self.at_rest.write().unwrap_or_else(PoisonError::into_inner) = tenants;
     }
 
     /// What seals and opens payloads of that tenant in the store.
     pub fn at_rest<'a>(&'a self, tenant: &'a TenantId) -> AtRest<'a> {
-        AtRest::new(self, tenant, self.at_rest.contains(tenant))
+        let tenants = self.at_rest.read().unwrap_or_else(PoisonError::into_inner);
+        AtRest::new(self, tenant, tenants.contains(tenant))
     }
 
     /// Goes over to another keyring; what only the old one can open no longer opens.

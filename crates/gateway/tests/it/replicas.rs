@@ -46,7 +46,12 @@ struct House {
 /// What every replica is started with.
 pub(crate) fn replicated(redis: &RedisServer, tenants: &str) -> (Folder, PathBuf) {
     let folder = Folder::new();
-    let text = format!(
+    let file = folder.write("vestibule.yaml", &configuration(redis, tenants));
+    (folder, file)
+}
+
+fn configuration(redis: &RedisServer, tenants: &str) -> String {
+    format!(
         "listen: {{ address: \"127.0.0.1:0\" }}
 admin: {{ address: \"127.0.0.1:0\" }}
 telemetry: {{ log: json }}
@@ -56,9 +61,7 @@ sealing: {{ keys: [{{ id: k1, secret: {KEY} }}] }}
 tenants:
 {tenants}",
         redis.url()
-    );
-    let file = folder.write("vestibule.yaml", &text);
-    (folder, file)
+    )
 }
 
 impl House {
@@ -496,27 +499,31 @@ return 0";
 #[tokio::test]
 async fn t53_sealed_payloads_cannot_be_read_in_the_store() {
     let upstream = Upstream::modern().await;
-    for sealed in [true, false] {
-        let Some(redis) = RedisServer::start() else {
-            return;
-        };
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let tenants = |sealed: bool| {
         let head = format!("    auth: none\n    store_encryption: {sealed}");
-        let tenant = tenant(
-            "t",
-            &head,
-            &[("up", upstream.reach())],
-            "stream_after: 20ms",
-        );
-        let (_folder, file) = replicated(&redis, &tenant);
-        let (a, b) = tokio::join!(Served::start(&file), Served::start(&file));
+        let up = [("up", upstream.reach())];
+        tenant("t", &head, &up, "stream_after: 20ms")
+    };
+    let (folder, file) = replicated(&redis, &tenants(false));
+    let (a, b) = tokio::join!(Served::start(&file), Served::start(&file));
+    for (sealed, words) in [(false, "open plans"), (true, "secret plans")] {
         let client = Client::open(&a).await;
         let (flight, priming) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
-        let answer = response(&flight.request, "secret plans");
+        let answer = response(&flight.request, words);
         flight.upstream.message(&answer).await.unwrap();
         let events = rest(&b, &client.resume(id(&priming))).await;
-        assert_eq!(text(&events[0].json()), "secret plans");
-        let found = redis.ask_number(&["EVAL", SEARCH, "0", "secret plans"]) == 1;
+        assert_eq!(text(&events[0].json()), words);
+        let found = redis.ask_number(&["EVAL", SEARCH, "0", words]) == 1;
         assert_eq!(found, !sealed);
+        // from then on, and what was stored before is read as it is
+        folder.write("vestibule.yaml", &configuration(&redis, &tenants(true)));
+        for replica in [&a, &b] {
+            replica.program.signal("HUP");
+            replica.program.stderr.with("configuration reloaded").await;
+        }
     }
 }
 

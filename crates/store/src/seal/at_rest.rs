@@ -93,7 +93,9 @@ mod tests {
         let keys = keys.iter();
         let keys = keys.map(|(id, byte)| ((*id).to_owned(), Secret::new(vec![*byte; 32])));
         let tenants = HashSet::from([tenant("acme"), tenant("other")]);
-        Sealer::new(Keyring::new(keys.collect()).unwrap()).sealing_payloads_of(tenants)
+        let sealer = Sealer::new(Keyring::new(keys.collect()).unwrap());
+        sealer.seal_payloads_of(tenants);
+        sealer
     }
 
     fn tenant(text: &str) -> TenantId {
