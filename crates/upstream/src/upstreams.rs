@@ -169,9 +169,11 @@ impl Connector for Upstreams {
             let place = link.private_place(&to.sharing, &capabilities);
             place.set_inlet(&inlet);
             let live = place.attached(&link).await;
-            let live = live.map_err(|fault| match fault {
-                Fault::SessionLost => closed(&to.upstream),
-                fault => fault.into_error(&to.upstream, Method::ToolsCall),
+            let live = live.map_err(|fault| {
+                if matches!(fault, Fault::SessionLost) {
+                    return closed(&to.upstream);
+                }
+                fault.into_error(&to.upstream, Method::ToolsCall)
             })?;
             answer.set_id(&to.asked_as);
             let carried = live.peer.carrier().carry(answer.chunks()).await;

@@ -43,8 +43,10 @@ fn main() -> ExitCode {
 
 /// The top of the workspace.
 fn root() -> PathBuf {
-    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    here.ancestors().nth(2).unwrap_or(here).to_path_buf()
+    // as cargo runs it now: a target folder may be shared by several checkouts
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    let here = here.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
+    here.ancestors().nth(2).unwrap_or(&here).to_path_buf()
 }
 
 /// Every Rust source below `folder`, in a stable order.

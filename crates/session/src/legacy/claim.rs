@@ -51,7 +51,7 @@ pub(super) struct Receipt {
 
 /// What a look at a question has found.
 enum Taken {
-    Claimed(Question, Receipt),
+    Claimed(Box<Question>, Receipt),
     Pending,
     Nothing,
 }
@@ -153,7 +153,7 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         record: claim,
         open: claimed(None).write(shared, live),
     };
-    Ok(Taken::Claimed(question, receipt))
+    Ok(Taken::Claimed(Box::new(question), receipt))
 }
 
 /// The answer has reached its upstream.

@@ -103,7 +103,7 @@ impl Core {
                     lost,
                 }) => {
                     held.with(|log, _| log.lose(lost));
-                    if &*holder != &*self.me {
+                    if *holder != *self.me {
                         let _another_time = self.skip_dead(held, &holder).await.is_err();
                     }
                     return Ok(None);
