@@ -275,14 +275,18 @@ async fn el_15_a_call_goes_on_after_a_restart() {
 }
 
 /// EL-15, drain: a call that outlasts the grace of a stop goes on elsewhere, as if its replica had
-/// been killed but sooner, and the upstream is told of no cancellation.
+/// been killed but sooner, and the upstream is told of no cancellation. Also where payloads are sealed
+/// (T53).
 #[tokio::test]
 async fn el_15_a_call_goes_on_when_its_replica_stops() {
     let (upstream, streams) = resumable().await;
-    let Some(house) = House::build(at(&upstream.url()), "") else {
+    let Some(redis) = RedisServer::start() else {
         return;
     };
-    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let head = "    auth: none\n    store_encryption: true";
+    let up = [("up", at(&upstream.url()))];
+    let (_folder, file) = replicated(&redis, &tenant("t", head, &up, "stream_after: 20ms"));
+    let (a, b) = tokio::join!(Served::start(&file), Served::start(&file));
     goes_on((&upstream, &streams), a, stop, async || b).await;
 }
 
@@ -606,7 +610,15 @@ async fn el_22_an_outage_of_the_store_stops_new_sessions_only() {
         }
     })
     .await;
+    // an id for what came without one
+    let caught = next(&mut flight.client).await;
+    assert_eq!(caught.data.as_deref(), Some(""), "{caught:?}");
     flight.progress(3).await;
     let event = next(&mut flight.client).await;
     assert_eq!(event.json()["params"]["progress"], 3);
+    drop(flight.client);
+    let mut again = b.connect().await;
+    again.open(&client.resume(id(&caught))).await.unwrap();
+    let event = next(&mut again).await;
+    assert_eq!(event.json()["params"]["progress"], 3, "nothing twice");
 }

@@ -1,9 +1,10 @@
 //! Payloads in a store that others can read (T53): of tenants who want that, they are sealed with a key
 //! of the tenant.
 //!
-//! A sealed payload is the byte 1, the length of the key's id, the id, and what was sealed under it,
-//! bound to the session it belongs to. No message begins with that byte, so what was written before a
-//! tenant's payloads were sealed is read as it is.
+//! A sealed payload is the byte 255, the length of the key's id, the id, and what was sealed under it,
+//! bound to the session it belongs to. No message begins with that byte, which is in no UTF-8, and no
+//! record of ours, which begins with its format's number: what was written before a tenant's payloads
+//! were sealed is read as it is.
 
 use std::fmt;
 
@@ -12,7 +13,7 @@ use vestibule_terms::TenantId;
 
 use super::{Purpose, Sealer, encrypt_bytes, random};
 
-const SEALED: u8 = 1;
+const SEALED: u8 = 255;
 
 /// Seals and opens the payloads of one tenant.
 #[derive(Clone, Copy)]
@@ -85,7 +86,7 @@ mod tests {
     use vestibule_terms::Secret;
 
     use super::*;
-    use crate::Keyring;
+    use crate::{Encoder, Keyring};
 
     const MESSAGE: &str = r#"{"jsonrpc":"2.0","id":1,"result":{"secret":"plans"}}"#;
 
@@ -135,8 +136,9 @@ mod tests {
     fn t53_what_is_not_sealed_is_as_it_was() {
         let (acme, plain) = (tenant("acme"), tenant("plain"));
         let sealer = sealer(&[("k1", 7)]);
-        for message in [MESSAGE, "[]", ""] {
-            let message = Bytes::from_static(message.as_bytes());
+        let record = Bytes::from(Encoder::new(1).bytes(b"of ours").finish());
+        let messages = [MESSAGE, "[]", ""].map(|text| Bytes::from_static(text.as_bytes()));
+        for message in messages.into_iter().chain([record]) {
             assert_eq!(sealer.at_rest(&plain).seal("s", &message), message);
             let opened = sealer.at_rest(&acme).open("s", message.clone());
             assert_eq!(opened, Some(message));
