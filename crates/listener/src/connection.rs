@@ -26,6 +26,7 @@ use crate::activity::{Activity, InFlight};
 use crate::answer::{Answer, Stalls};
 use crate::clock::{Clocks, Timed};
 use crate::rare::Rare;
+use crate::version::Begun;
 
 /// The read buffer of an HTTP/1.1 connection bounds what a head may be: the 64 KiB of headers
 /// that the pipeline allows and answers for itself, and a request line.
@@ -57,7 +58,10 @@ pub struct Connection {
 
 /// How every connection of a listener is served.
 #[derive(Debug, Clone)]
-pub(crate) struct Http(auto::Builder<TokioExecutor>);
+pub(crate) struct Http {
+    one: auto::Builder<TokioExecutor>,
+    two: auto::Builder<TokioExecutor>,
+}
 
 impl Http {
     pub(crate) fn new() -> Self {
@@ -82,7 +86,10 @@ impl Http {
             .max_send_buf_size(H2_SEND_BUFFER)
             .keep_alive_interval(H2_PING.0)
             .keep_alive_timeout(H2_PING.1);
-        Self(builder)
+        Self {
+            one: builder.clone().http1_only(),
+            two: builder.http2_only(),
+        }
     }
 
     /// Serves one connection. After `drain` no new request is taken, and those in flight end as
@@ -109,7 +116,22 @@ impl Http {
             activity: Arc::clone(&activity),
             stalls: Arc::clone(&stalls),
         };
-        let connection = self.0.serve_connection(TokioIo::new(stream), service);
+        let begun = tokio::select! {
+            biased;
+            begun = Begun::read(stream) => begun,
+            // a connection that has not even begun holds up no drain
+            () = drain.cancelled() => return,
+            () = cut.cancelled() => return,
+        };
+        let (http, stream) = match begun {
+            Ok((Version::HTTP_2, stream)) => (&self.two, stream),
+            Ok((_, stream)) => (&self.one, stream),
+            Err(error) => {
+                tracing::debug!(error = %error, "connection ended early");
+                return;
+            }
+        };
+        let connection = http.serve_connection(TokioIo::new(stream), service);
         let mut connection = std::pin::pin!(connection);
         let mut stalled = std::pin::pin!(stalls.watch(Clocks::DEFAULT.stall));
         let mut draining = false;
@@ -175,17 +197,21 @@ where
 {
     fn answer(&self, request: Request<Incoming>) -> Answering<S> {
         let mut inner = self.inner.lock().unwrap_or_else(PoisonError::into_inner);
-        match inner.poll_ready(&mut Context::from_waker(Waker::noop())) {
-            Poll::Ready(Ok(())) => Either::Left(inner.call(request)),
-            Poll::Ready(Err(never)) => match never {},
-            // nobody is to be kept from the lock
-            Poll::Pending => Either::Right(inner.clone().oneshot(request)),
-        }
+        Box::pin(
+            match inner.poll_ready(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Ok(())) => Either::Left(inner.call(request)),
+                Poll::Ready(Err(never)) => match never {},
+                // nobody is to be kept from the lock
+                Poll::Pending => Either::Right(inner.clone().oneshot(request)),
+            },
+        )
     }
 }
 
+/// In a box of its own: the library has a place for it in every connection, also while that only waits
+/// or sends, and it takes kilobytes.
 type Answering<S> =
-    Either<<S as Service<Request<Incoming>>>::Future, Oneshot<S, Request<Incoming>>>;
+    Pin<Box<Either<<S as Service<Request<Incoming>>>::Future, Oneshot<S, Request<Incoming>>>>>;
 
 impl<S> hyper::service::Service<Request<Incoming>> for Served<S>
 where
@@ -233,11 +259,12 @@ where
     type Output = Result<Response<Answer>, Infallible>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.project();
-        let response = match this.answer.as_pin_mut() {
+        let mut this = self.project();
+        let response = match this.answer.as_mut().as_pin_mut() {
             Some(answer) => ready!(answer.poll(cx))?,
             None => refusal(),
         };
+        this.answer.set(None);
         let in_flight = this.in_flight.take();
         Poll::Ready(Ok(response.map(|inner| match this.stalls {
             Some(stalls) => stalls.hold(inner, in_flight),

@@ -64,13 +64,24 @@ impl Shared {
             + 'static,
         S::Future: Send + 'static,
     {
-        let end = (&self.drain, &self.cut);
         let Some(acceptor) = &self.tls else {
             return self
                 .http
-                .serve(stream, (facts, service), end.0, end.1)
+                .serve(stream, (facts, service), &self.drain, &self.cut)
                 .await;
         };
+        // a plain connection needs no place for all this
+        Box::pin(self.encrypted(acceptor, stream, (facts, service))).await;
+    }
+
+    async fn encrypted<S>(&self, acceptor: &TlsAcceptor, stream: TcpStream, served: (Connection, S))
+    where
+        S: Service<Request<Incoming>, Response = Response<Body>, Error = Infallible>
+            + Clone
+            + Send
+            + 'static,
+        S::Future: Send + 'static,
+    {
         let encrypted = tokio::select! {
             encrypted = handshake(acceptor, stream) => encrypted,
             // a connection that has not even begun holds up no drain
@@ -79,7 +90,7 @@ impl Shared {
         match encrypted {
             Ok(stream) => {
                 self.http
-                    .serve(stream, (facts, service), end.0, end.1)
+                    .serve(stream, served, &self.drain, &self.cut)
                     .await
             }
             Err(error) => tracing::debug!(error = %error, "no TLS session"),

@@ -16,6 +16,7 @@ mod drain;
 mod framing;
 mod rare;
 mod tls;
+mod version;
 mod workers;
 
 pub use bind::{ListenError, Listener};
