@@ -191,7 +191,8 @@ pub(crate) struct Beginning {
 #[derive(Debug)]
 pub(crate) struct SessionLog {
     limits: Limits,
-    streams: HashMap<StreamId, Stream>,
+    /// A table has places for more than there are: for many sessions a stream, or two, is much.
+    streams: HashMap<StreamId, Box<Stream>>,
     backlog: Backlog,
     backlog_place: Option<Place>,
     backlog_charged: usize,
@@ -356,14 +357,14 @@ impl SessionLog {
         let mut stream = Stream::new(epoch, requests, ring, saved, at.now);
         stream.remote = shared;
         let start = position(id, epoch, 0, stream.ring.top_chain());
-        self.streams.insert(id, stream);
+        self.streams.insert(id, Box::new(stream));
         self.note_stream(id);
         Ok(start)
     }
 
     /// Forgets the stream that nobody has used for longest and nobody needs.
     fn forget_one_stream(&mut self) -> Result<(), LogError> {
-        let spare = |(id, stream): &(&StreamId, &Stream)| {
+        let spare = |(id, stream): &(&StreamId, &Box<Stream>)| {
             stream.reader().is_none() && (stream.ended.is_some() || id.is_standalone())
         };
         let oldest = self

@@ -125,15 +125,9 @@ pub(super) async fn port(core: Weak<Core>, held: Arc<Held>) {
                 appended(&held, &wake).await;
                 continue;
             }
-            Wanted::Enlist(id) => {
-                let number = core.number();
-                let enlisted = core.enlist_again(&held, id, number).await;
-                if enlisted {
-                    held.with(|log, _| log.enlisted(id, number));
-                }
-                enlisted.then_some(Looked::Again).ok_or(())
-            }
-            Wanted::Look(id, number) => fetch(&core, &held, (id, number))
+            // of the many who wait for a long time none holds what a look takes
+            Wanted::Enlist(id) => Box::pin(enlist(&core, &held, id)).await,
+            Wanted::Look(id, number) => Box::pin(fetch(&core, &held, (id, number)))
                 .await
                 .map_err(|_unavailable| ()),
         };
@@ -149,6 +143,15 @@ pub(super) async fn port(core: Weak<Core>, held: Arc<Held>) {
             Err(()) => sleep(pause.next()).await,
         }
     }
+}
+
+async fn enlist(core: &Core, held: &Arc<Held>, id: StreamId) -> Result<Looked, ()> {
+    let number = core.number();
+    let enlisted = core.enlist_again(held, id, number).await;
+    if enlisted {
+        held.with(|log, _| log.enlisted(id, number));
+    }
+    enlisted.then_some(Looked::Again).ok_or(())
 }
 
 /// Waits until something has happened to what is being appended.

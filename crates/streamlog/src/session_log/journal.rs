@@ -216,7 +216,7 @@ impl SessionLog {
             note: ResumeNote::taken_back(ring.top(), header.note),
             ..Stream::new(header.epoch, header.requests, ring, saved, at.now)
         };
-        self.streams.insert(id, stream);
+        self.streams.insert(id, Box::new(stream));
         self.settle(id);
     }
 

@@ -16,7 +16,7 @@ pub(crate) struct Left {
 
 impl SessionLog {
     pub(crate) fn orphans(&self) -> Vec<Left> {
-        let orphaned = |stream: &&Stream| stream.abandoned && stream.ended.is_none();
+        let orphaned = |stream: &Stream| stream.abandoned && stream.ended.is_none();
         let streams = self.streams.iter().filter(|(_, stream)| orphaned(stream));
         streams
             .map(|(id, stream)| Left {

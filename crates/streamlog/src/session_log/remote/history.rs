@@ -103,13 +103,13 @@ impl SessionLog {
         };
         let stream = self.streams.entry(id).or_insert_with(|| {
             let nothing = Ring::new(key, &[]);
-            Stream::new(
+            Box::new(Stream::new(
                 record.epoch,
                 vec![],
                 nothing,
                 super::super::journal::Saved::default(),
                 at.now,
-            )
+            ))
         });
         if let Some(before) = stream.remote.take() {
             remote.readers = before.readers;
