@@ -3,7 +3,6 @@
 mod access;
 mod cluster;
 mod failover;
-mod measure;
 mod single;
 
 use std::sync::{Arc, Mutex, OnceLock};

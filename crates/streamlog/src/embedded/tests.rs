@@ -1,5 +1,3 @@
-mod measure;
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;

@@ -3,7 +3,6 @@
 mod cluster;
 mod ended;
 mod fleet;
-mod measure;
 mod outage;
 mod owners;
 mod repair;
