@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use futures_util::{StreamExt, stream};
 use tokio::time::{Interval, MissedTickBehavior, interval};
 use vestibule_store::{Command, SessionKey};
 use vestibule_terms::mutation;
 
 use crate::legacy::{adopt, ended, expelled, leftovers, look_again, lost};
-use crate::replicas::obey;
+use crate::replicas::{obey, takes_time};
 use crate::room::Shared;
 
 /// How often expired sessions are looked for.
@@ -118,9 +119,9 @@ impl Supervisor {
                 return;
             }
         };
-        for orphan in swept.orphans {
-            adopt(&self.0, orphan).await;
-        }
+        // side by side: who dies in the midst of it leaves the rest to wait for another death
+        let orphans = swept.orphans.into_iter();
+        join_all(orphans.map(|orphan| adopt(&self.0, orphan))).await;
         for missing in swept.lost {
             self.lose(&missing.session, &[missing.question]);
         }
@@ -145,11 +146,20 @@ impl Supervisor {
         !dead.is_empty()
     }
 
-    /// Does what is said, and only then says so.
+    /// Does what is said, and only then says so. What takes its time keeps nothing else waiting.
     async fn obey(&self, command: Command) {
-        obey(&self.0, &command.bytes).await;
-        if let Err(error) = self.0.rooms.fleet.done(command.token).await {
-            tracing::debug!(%error, "a word of another replica will be heard again");
+        let supervisor = self.clone();
+        let takes_time = takes_time(&command.bytes);
+        let obeying = async move {
+            obey(&supervisor.0, &command.bytes).await;
+            if let Err(error) = supervisor.0.rooms.fleet.done(command.token).await {
+                tracing::debug!(%error, "a word of another replica will be heard again");
+            }
+        };
+        if takes_time {
+            tokio::spawn(obeying);
+        } else {
+            obeying.await;
         }
     }
 

@@ -71,11 +71,18 @@ impl Word {
     }
 }
 
-/// Tells every other process.
-pub(crate) async fn tell(shared: &Shared, word: Word) {
-    if let Err(error) = shared.rooms.fleet.broadcast(word.write()).await {
+/// Tells every other process; false when they cannot be told now.
+pub(crate) async fn tell(shared: &Shared, word: Word) -> bool {
+    let told = shared.rooms.fleet.broadcast(word.write()).await;
+    if let Err(error) = &told {
         tracing::debug!(%error, "the other replicas could not be told");
     }
+    told.is_ok()
+}
+
+/// Whether the effect of a word is waited for: a call has to end.
+pub(crate) fn takes_time(word: &Bytes) -> bool {
+    matches!(Word::read(word), Some(Word::Cancel(..)))
 }
 
 /// Tells one process; false when it is dead.

@@ -23,7 +23,6 @@ use vestibule_frame::head::Head;
 use vestibule_frame::{Draft, Frame, Id, Limits, Payload};
 use vestibule_metrics::Metrics;
 use vestibule_store::{Alone, Caps, Keyring, Sealer};
-use vestibule_streamlog::MemoryLog;
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::clock::ManualClock;
 use vestibule_terms::plan::Visibility;
@@ -34,8 +33,12 @@ use vestibule_terms::{
 
 use crate::{Admission, Identity, SessionRooms, SessionService, Supervisor};
 
+mod fleet;
+mod log;
 mod store;
 
+pub(crate) use fleet::Heard;
+pub(crate) use log::MoodyLog;
 pub(crate) use store::Moody;
 
 type Answer = Arc<dyn Fn(Call) -> Events + Send + Sync>;
@@ -216,6 +219,8 @@ pub(crate) struct House {
     pub(crate) metrics: Metrics,
     /// Where sessions are kept; it can be away.
     pub(crate) store: Arc<Moody>,
+    pub(crate) log: Arc<MoodyLog>,
+    pub(crate) fleet: Arc<Heard>,
     rooms: SessionRooms,
 }
 
@@ -274,18 +279,17 @@ impl House {
         let metrics = Metrics::new("0", "0");
         let back = Arc::new(Back::default());
         let store = Arc::new(Moody::new(Arc::clone(&clock) as _));
+        let log = Arc::new(MoodyLog::new(sealer.clone()));
+        let fleet = Arc::<Heard>::default();
         let rooms = SessionRooms {
             sessions: Arc::clone(&store) as _,
-            log: Arc::new(MemoryLog::new(
-                sealer.clone(),
-                vestibule_streamlog::Limits::default(),
-            )),
+            log: Arc::clone(&log) as _,
             sealer,
             metrics: metrics.clone(),
             identity: Identity::new("vestibule", "1.2.3", None),
             clock,
             caps: Arc::new(move |_| caps),
-            fleet: Arc::new(Alone::new()),
+            fleet: Arc::clone(&fleet) as _,
             plans: Arc::new(|_, _| Some(Arc::new(plan()))),
             admission,
             toll: Arc::new(|_, _| Box::pin(async { Ok(Box::new(()) as crate::Permit) })),
@@ -304,6 +308,8 @@ impl House {
             accepts: Accepts::ANY,
             metrics,
             store,
+            log,
+            fleet,
         }
     }
 
@@ -340,6 +346,8 @@ impl House {
             accepts: self.accepts,
             metrics: self.metrics.clone(),
             store: Arc::clone(&self.store),
+            log: Arc::clone(&self.log),
+            fleet: Arc::clone(&self.fleet),
             rooms,
         }
     }

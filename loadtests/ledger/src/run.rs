@@ -51,6 +51,8 @@ pub(crate) async fn run(arguments: &Arguments, places: &Places) -> anyhow::Resul
         recovered.context("a recovery panicked")??;
     }
     let history = stage.end().await?;
+    // for whoever looks for the cause; a good run leaves nothing
+    std::fs::write(places.folder.join("history.txt"), format!("{history:#?}"))?;
     Ok(judge(
         &history,
         Terms {

@@ -72,7 +72,9 @@ async fn gone_on(shared: &Arc<Shared>, stream: &StreamRef, id: Id, note: Note) -
     tracing::info!(tenant = %stream.session.tenant(), "going on with a call that another process began");
     tokio::spawn(call);
     if shared.unmet.has(&stream.session, &id) {
-        cancel(shared, &live, &id).await;
+        // others wait to be taken over
+        let shared = Arc::clone(shared);
+        tokio::spawn(async move { cancel(&shared, &live, &id).await });
     }
     true
 }

@@ -274,12 +274,12 @@ impl Driver {
         match event {
             Event::Progress(draft) => {
                 if let Some(chunks) = self.relay.progress(draft) {
-                    self.sink.send(Bytes::from(chunks.concat())).await;
+                    self.sink.tell(Bytes::from(chunks.concat())).await;
                 }
             }
             Event::Log { level, message } => {
                 if level >= self.live.heard_level() {
-                    self.sink.send(one_piece(&message)).await;
+                    self.sink.tell(one_piece(&message)).await;
                 }
             }
             Event::Notice(draft) => self.notice(draft).await,
@@ -349,7 +349,7 @@ impl Driver {
         if is_change(method) {
             self.live.notice(&self.shared, method, &draft).await;
         } else {
-            self.sink.send(one_piece(&draft)).await;
+            self.sink.tell(one_piece(&draft)).await;
         }
     }
 

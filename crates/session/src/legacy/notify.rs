@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use vestibule_frame::{Draft, Frame, Id, meta};
 use vestibule_store::{SessionKey, modify};
 use vestibule_terms::{Direction, Method, Record, Reject};
@@ -18,6 +18,9 @@ use crate::room::Shared;
 
 /// How long the end of a cancelled call's stream is waited for: the store may be away.
 const EFFECT: Duration = Duration::from_secs(5);
+/// How long, in attempts, the store is waited for to tell others: half a minute.
+const ATTEMPTS: u32 = 60;
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// Takes a notification. What is unknown or goes the wrong way is ignored (FRM-13, FRM-14).
 pub(super) async fn notification(
@@ -41,7 +44,7 @@ pub(super) async fn notification(
     if method == Method::Initialized {
         initialized(shared, live).await?;
     } else if method == Method::Cancelled {
-        cancelled(shared, live, &frame).await;
+        cancelled(shared, live, &frame).await?;
     } else if method == Method::Progress {
         progress(shared, live, facts, frame).await;
     } else if method == Method::RootsListChanged && live.capabilities.roots_list_changed {
@@ -67,15 +70,35 @@ async fn initialized(shared: &Arc<Shared>, live: &Live) -> Result<(), Reject> {
 }
 
 /// CAN-01, CAN-04: the call of that id ends here and at its upstream; anything else is ignored.
-async fn cancelled(shared: &Arc<Shared>, live: &Live, frame: &Frame) {
+///
+/// It is taken when it has its effect or everybody is told (HTR-04), and outlives its connection.
+async fn cancelled(shared: &Arc<Shared>, live: &Live, frame: &Frame) -> Result<(), Reject> {
     let id = frame
         .params()
         .and_then(|params| frame.member(params, "requestId"))
         .and_then(|span| Id::from_token(frame.shared(span)));
-    let Some(id) = id else { return };
-    if !cancel_or_remember(shared, &live.key, &id).await {
+    let Some(id) = id else { return Ok(()) };
+    let (shared, session) = (Arc::clone(shared), live.key.clone());
+    let cancelling = tokio::spawn(async move {
+        if cancel_or_remember(&shared, &session, &id).await {
+            return true;
+        }
         tracing::debug!("a cancellation names no call in flight here");
-        replicas::tell(shared, Word::Cancel(live.key.clone(), id)).await;
+        for _ in 0..ATTEMPTS {
+            if replicas::tell(&shared, Word::Cancel(session.clone(), id.clone())).await {
+                return true;
+            }
+            sleep(PAUSE).await;
+        }
+        false
+    });
+    match cancelling.await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Reject::Unavailable {
+            reason: "store",
+            retry_after: 4 * PAUSE,
+        }),
+        Err(_panicked) => Err(Reject::Internal),
     }
 }
 

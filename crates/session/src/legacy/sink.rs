@@ -53,7 +53,12 @@ struct State {
     note: Option<(Bytes, bool)>,
     /// Whether there was a note: another process can go on with the call.
     noted: bool,
+    /// What came while no stream could be opened; it goes out first if one can be.
+    early: Vec<Bytes>,
 }
+
+/// How much of it is kept.
+const EARLY_MAX: usize = 256 << 10;
 
 enum Stage {
     Waiting(oneshot::Sender<First>),
@@ -77,6 +82,7 @@ impl Sink {
             stage: Stage::Waiting(answer),
             note: None,
             noted: false,
+            early: Vec::new(),
         };
         let sink = Self {
             shared: Arc::clone(shared),
@@ -102,6 +108,7 @@ impl Sink {
             stage: Stage::Streaming(writer),
             note: None,
             noted: true,
+            early: Vec::new(),
         };
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -121,6 +128,7 @@ impl Sink {
             stage: Stage::Closed,
             note: None,
             noted: false,
+            early: Vec::new(),
         };
         Arc::new(Self {
             shared: Arc::clone(shared),
@@ -172,13 +180,26 @@ impl Sink {
         true
     }
 
+    /// The same for what means nothing once the call is over: it waits while no stream can be opened.
+    pub(super) async fn tell(&self, message: Bytes) {
+        if self.send(message.clone()).await {
+            return;
+        }
+        let mut state = self.state.lock().await;
+        let waits = self.accepts.sse && matches!(state.stage, Stage::Waiting(_));
+        let had: usize = state.early.iter().map(Bytes::len).sum();
+        if waits && had + message.len() <= EARLY_MAX {
+            state.early.push(message);
+        }
+    }
+
     /// The request at `index` is done, with a response or (a cancelled one) without.
     pub(super) async fn done(&self, index: usize, reply: Option<Reply>) {
         if let Some(outlet) = &self.outlet {
             return outlet.done(index, reply).await;
         }
         let mut state = self.state.lock().await;
-        if self.accepts.wants_stream() {
+        if self.accepts.wants_stream() || !state.early.is_empty() {
             self.opened(&mut state).await;
         }
         state.left = state.left.saturating_sub(1);
@@ -258,6 +279,9 @@ impl Sink {
         if let Stage::Waiting(answer) = before {
             // A broken connection is not a cancellation: the stream waits for its client.
             let _gone = answer.send(First::Stream(streaming));
+        }
+        for message in std::mem::take(&mut state.early) {
+            self.append(state, message).await;
         }
         for reply in std::mem::take(&mut state.replies).into_iter().flatten() {
             self.append(state, one_piece(reply.chunks)).await;

@@ -1,9 +1,12 @@
 //! Finds the primary and connects to it.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use redis::aio::{ConnectionLike, MultiplexedConnection};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
@@ -62,8 +65,23 @@ pub(super) struct Connector {
     ca: Option<TlsCertificates>,
     connect_timeout: Duration,
     command_timeout: Duration,
-    /// The address that is asked first: the sentinel that answered last, the next node.
+    /// The sentinel or the node that is asked next.
     first: AtomicUsize,
+    /// The primary that sentinels have named.
+    named: Mutex<Option<Named>>,
+}
+
+/// A primary, as a sentinel names it.
+#[derive(Debug)]
+struct Named {
+    /// Grows with each failover.
+    epoch: u64,
+    host: String,
+    port: u16,
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A connection, and for one to a single server how to make another to the same.
@@ -92,6 +110,7 @@ impl Connector {
             connect_timeout: settings.connect_timeout,
             command_timeout: settings.command_timeout,
             first: AtomicUsize::new(0),
+            named: Mutex::default(),
         };
         let (host, port) = &connector.endpoint.addresses[0];
         let client = connector.client(host, *port, &connector.endpoint.login);
@@ -122,33 +141,52 @@ impl Connector {
         Ok((Connection::Single(connection), Some(client)))
     }
 
+    /// The primary that the newest configuration names. A sentinel that has not heard of a failover
+    /// names the one before, which may be back and think that it is still what it was.
     async fn ask_sentinels(&self, master: &str) -> Result<Connected, String> {
-        let addresses = &self.endpoint.addresses;
-        let first = self.first.load(Ordering::Relaxed);
+        let asking = self.endpoint.addresses.iter();
+        let asking = asking.map(|(host, port)| self.ask_sentinel(host, *port, master));
+        let mut newest: Option<Named> = None;
         let mut why = String::new();
-        for number in (first..first + addresses.len()).map(|number| number % addresses.len()) {
-            let (host, port) = &addresses[number];
-            let found = match self.ask_sentinel(host, *port, master).await {
-                Ok((host, port)) => self.connect_to(&host, port).await,
-                Err(error) => Err(error),
-            };
-            match found {
-                Ok(connected) => {
-                    self.first.store(number, Ordering::Relaxed);
-                    return Ok(connected);
+        for said in join_all(asking).await {
+            match said {
+                Ok(named)
+                    if newest
+                        .as_ref()
+                        .is_none_or(|known| known.epoch < named.epoch) =>
+                {
+                    newest = Some(named);
                 }
+                Ok(_older) => {}
                 Err(error) => why = error,
             }
         }
-        Err(why)
+        let named = newest.ok_or(why)?;
+        let connected = self.connect_to(&named.host, named.port).await?;
+        *locked(&self.named) = Some(named);
+        Ok(connected)
     }
 
-    async fn ask_sentinel(
-        &self,
-        host: &str,
-        port: u16,
-        master: &str,
-    ) -> Result<(String, u16), String> {
+    /// Whether a sentinel names a newer primary than the one that was connected to. They are asked in
+    /// turn, one a call.
+    pub(super) async fn is_superseded(&self) -> bool {
+        let Form::Sentinel { master } = &self.endpoint.form else {
+            return false;
+        };
+        let addresses = &self.endpoint.addresses;
+        let number = self.first.fetch_add(1, Ordering::Relaxed) % addresses.len();
+        let (host, port) = &addresses[number];
+        let Ok(now) = self.ask_sentinel(host, *port, master).await else {
+            return false;
+        };
+        let known = locked(&self.named);
+        known.as_ref().is_some_and(|known| {
+            let another = (&known.host, known.port) != (&now.host, now.port);
+            another && now.epoch > known.epoch
+        })
+    }
+
+    async fn ask_sentinel(&self, host: &str, port: u16, master: &str) -> Result<Named, String> {
         let client = self.client(host, port, &self.endpoint.sentinel_login);
         let client = client.map_err(|error| what(&error))?;
         let mut connection = self.open(&client).await?;
@@ -156,7 +194,20 @@ impl Connector {
         question.arg("GET-MASTER-ADDR-BY-NAME").arg(master);
         let answer = self.in_time(question.query_async(&mut connection)).await?;
         let known: Option<(String, u16)> = answer;
-        known.ok_or_else(|| "the sentinel does not know the primary".to_owned())
+        let (host, port) = known.ok_or("the sentinel does not know the primary")?;
+        let mut question = redis::cmd("SENTINEL");
+        question.arg("MASTER").arg(master);
+        let answer = self.in_time(question.query_async::<HashMap<String, String>>(&mut connection));
+        // who may not ask that is told of no failover
+        let known = answer.await.unwrap_or_default();
+        let epoch = known
+            .get("config-epoch")
+            .and_then(|epoch| epoch.parse().ok());
+        Ok(Named {
+            epoch: epoch.unwrap_or(0),
+            host,
+            port,
+        })
     }
 
     async fn join_cluster(&self) -> Result<Connected, String> {

@@ -2,6 +2,7 @@
 //!
 //! A new link is looked for when a command found the present one broken, or when the present one
 //! does not answer a ping: once a second one is sent, so that an outage is known before work comes.
+//! Sentinels are asked as often whether it is still the primary.
 //! The link to a cluster is broken only when none of its nodes answers for some seconds.
 
 use std::sync::Arc;
@@ -86,7 +87,9 @@ async fn until_broken(shared: &Shared, primary: &Primary) {
     let mut failures = 0;
     while failures < connection.patience() {
         let found = broken.wait_for(|newest| *newest >= primary.generation);
-        if timeout(PING_EVERY, found).await.is_ok() {
+        // what has failed once is asked again at once
+        let every = if failures == 0 { PING_EVERY } else { PAUSE_MIN };
+        if timeout(every, found).await.is_ok() {
             return;
         }
         let ping = timeout(shared.settings.connect_timeout, connection.ping());
@@ -94,6 +97,9 @@ async fn until_broken(shared: &Shared, primary: &Primary) {
             Ok(Ok(())) => 0,
             Ok(Err(_)) | Err(_) => failures + 1,
         };
+        if failures == 0 && shared.connector.is_superseded().await {
+            return;
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use vestibule_store::ReplicaId;
 use vestibule_terms::mutation;
 
@@ -52,9 +53,10 @@ impl Core {
                 .owned_by(&dead, AT_ONCE)
                 .await
                 .map_err(unavailable)?;
-            for entry in left {
-                self.take_over_one(&dead, entry).await?;
-            }
+            // side by side: who dies in the midst of it leaves the rest to wait for another death
+            let all = left.into_iter();
+            let all = join_all(all.map(|entry| self.take_over_one(&dead, entry)));
+            all.await.into_iter().collect::<Result<(), _>>()?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! Several GET streams of one session, and the calls that keep its upstream talking.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -75,13 +76,24 @@ impl Watching {
         }
     }
 
+    /// Whether everything up to the last has come, or has been made good: a replica that dies late is
+    /// found dead after the last.
     fn is_complete(&self, last: Option<u64>, stopped: Micros) -> bool {
         let record = self.record();
-        record.0.heard.iter().any(|heard| match heard.what {
-            News::Number(number) => Some(number) >= last,
-            News::Repair => heard.at >= stopped,
-            News::Foreign(_) => false,
-        })
+        let (mut missing, mut next) = (BTreeSet::new(), 1);
+        for heard in &record.0.heard {
+            match heard.what {
+                News::Number(number) => {
+                    missing.extend(next..number);
+                    missing.remove(&number);
+                    next = next.max(number + 1);
+                }
+                News::Repair if heard.at >= stopped => return true,
+                News::Repair => missing.clear(),
+                News::Foreign(_) => {}
+            }
+        }
+        missing.is_empty() && last.is_none_or(|last| next > last)
     }
 
     fn hand_in(&self) {

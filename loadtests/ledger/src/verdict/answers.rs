@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::book::Book;
-use super::{Finding, Findings};
-use crate::history::{AnswerRecord, CallRecord, Close, End, History, Micros, What};
+use super::{Finding, Findings, Terms};
+use crate::history::{AnswerRecord, Blow, CallRecord, Close, End, History, Micros, What};
 
 /// The first of two identical answers may have been under way when a process died: so much earlier
 /// than its arrival.
@@ -17,14 +17,19 @@ pub(super) struct Answers {
     again: u64,
 }
 
-pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings) -> Answers {
+pub(super) fn judge(
+    history: &History,
+    book: &Book<'_>,
+    terms: Terms,
+    findings: &mut Findings,
+) -> Answers {
     let mut answers = Answers::default();
     let given: HashMap<&str, &AnswerRecord> = history
         .answers
         .iter()
         .map(|answer| (answer.question.as_str(), answer))
         .collect();
-    undone(history, findings);
+    undone(history, terms, findings);
     for record in &history.calls {
         let Some(ran) = book.calls.get(record.key.as_str()) else {
             continue;
@@ -50,7 +55,7 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
 }
 
 /// A question that is withdrawn although its answer had been taken.
-fn undone(history: &History, findings: &mut Findings) {
+fn undone(history: &History, terms: Terms, findings: &mut Findings) {
     let taken: HashMap<(usize, u64), Micros> = history
         .answers
         .iter()
@@ -62,7 +67,16 @@ fn undone(history: &History, findings: &mut Findings) {
                 continue;
             };
             let taken = taken.get(&(record.session, id));
-            if taken.is_some_and(|taken| *taken < heard.at) {
+            // a store that has lost its tail has lost that the question was answered
+            let forgotten = |taken: Micros| {
+                let mut faults = history.faults.iter();
+                terms.loses_tails
+                    && faults.any(|fault| {
+                        let hit = fault.at..=fault.until;
+                        fault.blow == Blow::Failover && hit.contains(&taken)
+                    })
+            };
+            if taken.is_some_and(|taken| *taken < heard.at && !forgotten(*taken)) {
                 findings.add(Finding::AnswerUndone, || {
                     format!("question {id} of {}", record.key)
                 });

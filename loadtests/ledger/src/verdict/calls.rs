@@ -11,6 +11,11 @@ use crate::history::{Blow, CallRecord, Close, End, Fault, Heard, History, Micros
 /// JSON-RPC code of a call whose outcome nobody knows, or whose history is gone.
 const CALL_LOST: i64 = -31_004;
 
+/// So soon a client asks for more than the end.
+const ASKED_WITHIN: Micros = 2_000_000;
+/// So soon a replica has found a store that is back.
+const FOUND_WITHIN: Micros = 3_000_000;
+
 pub(super) fn judge(
     history: &History,
     book: &Book<'_>,
@@ -136,24 +141,27 @@ impl Judging<'_> {
             }
             highest = highest.max(number);
         }
-        let mut questions = HashSet::new();
+        let mut questions = HashMap::new();
         let mut over = false;
         for heard in &self.record.heard {
             match &heard.what {
                 What::Foreign(what) => {
                     findings.add(Finding::Foreign, || format!("{}: {what}", self.name()));
                 }
-                What::Question(question) if !questions.insert(question) => {
-                    findings.add(Finding::Repeated, || {
-                        format!("{}: question {question}", self.name())
-                    });
+                What::Question(question) => {
+                    // as with events: what had no id may come again
+                    if questions.insert(question, heard.id.is_some()) == Some(true) {
+                        findings.add(Finding::Repeated, || {
+                            format!("{}: question {question}", self.name())
+                        });
+                    }
                 }
                 What::Event(number) if over => {
                     findings.add(Finding::Disordered, || {
                         format!("{}: event {number} after its end", self.name())
                     });
                 }
-                What::Event(_) | What::Question(_) | What::Withdrawn(_) => {}
+                What::Event(_) | What::Withdrawn(_) => {}
                 What::End(_) => over = true,
             }
         }
@@ -199,6 +207,8 @@ impl Judging<'_> {
             && (status != 405 || more > 0)
             // EL-22: what came without an id, while the store was away, comes once more with one
             && !(status == 200 && (1..=self.without_id()).contains(&more))
+            // EL-29: while the store is away nobody knows that it is the end, and the resume is held
+            && !(status == 200 && more == 0 && self.store_was_away_behind_the_end())
         {
             findings.add(Finding::SeveralTerminals, || {
                 format!(
@@ -207,6 +217,19 @@ impl Judging<'_> {
                 )
             });
         }
+    }
+
+    /// Whether the store was hit when the client asked for more than the end.
+    fn store_was_away_behind_the_end(&self) -> bool {
+        let asked = self.record.closed..=self.record.closed + ASKED_WITHIN;
+        self.faults.iter().any(|fault| {
+            let of_store = matches!(
+                fault.blow,
+                Blow::KillStore | Blow::Failover | Blow::MoveSlots
+            );
+            let until = fault.until + FOUND_WITHIN;
+            of_store && fault.at <= *asked.end() && until >= *asked.start()
+        })
     }
 
     /// Messages heard behind the last id.

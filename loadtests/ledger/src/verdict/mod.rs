@@ -218,7 +218,7 @@ pub(crate) fn judge(history: &History, terms: Terms) -> Verdict {
     let book = Book::of(&history.ledger);
     let mut findings = Findings::default();
     let calls = calls::judge(history, &book, terms, &mut findings);
-    let answers = answers::judge(history, &book, &mut findings);
+    let answers = answers::judge(history, &book, terms, &mut findings);
     let news = news::judge(history, &book, &mut findings);
     let cancels = cancels::judge(history, &book, &mut findings);
     for forgery in &history.forgeries {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::book::{Book, Notice};
 use super::{Finding, Findings};
-use crate::history::{History, Micros, News, NewsRecord, span};
+use crate::history::{History, News, NewsRecord, span};
 
 /// What is told about them.
 #[derive(Debug, Default)]
@@ -43,10 +43,10 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
     told
 }
 
-/// Stream, time and number of each notification.
-fn numbers(record: &NewsRecord) -> impl Iterator<Item = (usize, Micros, u64)> {
+/// Stream and number of each notification, and whether it had an id.
+fn numbers(record: &NewsRecord) -> impl Iterator<Item = (usize, bool, u64)> {
     record.heard.iter().filter_map(|heard| match heard.what {
-        News::Number(number) => Some((heard.stream, heard.at, number)),
+        News::Number(number) => Some((heard.stream, heard.id.is_some(), number)),
         News::Repair | News::Foreign(_) => None,
     })
 }
@@ -56,16 +56,20 @@ fn order(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) {
         .iter()
         .map(|notice| (notice.number, notice.stream))
         .collect();
-    let mut seen: HashMap<u64, usize> = HashMap::new();
+    let mut seen: HashMap<u64, (usize, bool)> = HashMap::new();
     let mut highest: HashMap<(usize, Option<&str>), u64> = HashMap::new();
-    for (stream, _, number) in numbers(record) {
+    for (stream, has_id, number) in numbers(record) {
         let source = known.get(&number).copied();
         if source.is_none() {
             findings.add(Finding::Foreign, || {
                 format!("{}: notification {number} was never sent", record.key)
             });
         }
-        if let Some(before) = seen.insert(number, stream) {
+        if let Some((before, had_id)) = seen.insert(number, (stream, has_id)) {
+            // EL-22: what came without an id, while the store was away, comes once more with one
+            if !had_id {
+                continue;
+            }
             findings.add(Finding::NewsRepeated, || {
                 format!(
                     "{}: {number} on stream {before} and on {stream}",

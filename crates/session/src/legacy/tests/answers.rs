@@ -9,7 +9,7 @@ use vestibule_exchange::{Event, RpcError, SessionKey, Sharing};
 use vestibule_terms::{Method, Revision, SessionId, TenantId};
 
 use super::{Below, settle};
-use crate::testing::{Got, House, call, question, upstream};
+use crate::testing::{Got, House, call, progress, question, upstream};
 
 const D: Revision = Revision::R2025_11_25;
 const ALL: &str = r#"{"elicitation":{"form":{}}}"#;
@@ -197,6 +197,49 @@ async fn htr_04_an_answer_that_did_not_reach_its_upstream_is_brought_again() {
     assert_eq!(asking.say(&asking.house, &answer).await, 202);
     assert_eq!(asking.say(&asking.house, &answer).await, 202);
     assert!(back.taken().is_empty(), "nobody waits for it");
+}
+
+/// HTR-04: a cancellation of a call that does not run here is taken when everybody is told.
+#[tokio::test(start_paused = true)]
+async fn htr_04_a_cancellation_waits_until_others_are_told() {
+    let asking = Asking::new().await;
+    let cancel =
+        r#"{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":77}}"#;
+    let fleet = &asking.house.fleet;
+    fleet.be_away(true);
+    let posted = asking.post(&asking.house, cancel);
+    sleep(MOMENT).await;
+    assert!(!posted.is_finished());
+    assert_eq!(fleet.words(), 0);
+    fleet.be_away(false);
+    assert_eq!(posted.await.unwrap().status(), 202);
+    assert_eq!(fleet.words(), 1);
+}
+
+/// EL-22: what came while no stream could be begun goes out first when one can be.
+#[tokio::test(start_paused = true)]
+async fn el_22_progress_waits_while_no_stream_can_be_begun() {
+    let asking = Asking::new().await;
+    let body = call("1", r#""progressToken":"p""#);
+    let telling = async {
+        settle().await;
+        asking.house.log.be_away(true);
+        asking.below.tell(0, progress(1));
+        asking.below.tell(0, progress(2));
+        settle().await;
+        asking.house.log.be_away(false);
+        asking.below.tell(0, progress(3));
+        asking.below.end(0);
+    };
+    let (got, ()) = tokio::join!(asking.house.in_session(&asking.session, &body), telling);
+    assert!(got.is_stream());
+    let items = got.rest().await;
+    let values: Vec<_> = items[1..4]
+        .iter()
+        .map(|item| item.json()["params"]["progress"].clone())
+        .collect();
+    assert_eq!(values, [1, 2, 3]);
+    assert_eq!(items[4].json()["id"], 1);
 }
 
 /// A question that may have been answered elsewhere is not withdrawn while nobody can know.
