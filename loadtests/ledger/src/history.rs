@@ -165,6 +165,8 @@ pub(crate) struct Resumed {
     /// When the answer's head came.
     pub(crate) answered: Micros,
     pub(crate) status: u16,
+    /// Who answered.
+    pub(crate) reader: Option<Seat>,
 }
 
 /// A call as its client saw it.

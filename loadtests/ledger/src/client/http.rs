@@ -127,6 +127,11 @@ impl Opened {
         }
     }
 
+    /// Whether it said that the outcome of a resume is not known yet.
+    pub(super) fn was_held(&self) -> bool {
+        self.reader.was_held
+    }
+
     /// The next event; none when the stream ended in good order.
     pub(super) async fn next(&mut self) -> Result<Option<Event>, Broken> {
         self.next_within(SILENCE).await

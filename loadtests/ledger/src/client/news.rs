@@ -190,6 +190,7 @@ impl Reading<'_> {
             broke,
             answered: now(),
             status: 200,
+            reader: None,
         });
     }
 

@@ -16,6 +16,8 @@ pub(super) struct EventReader {
     after_cr: bool,
     event: Event,
     has_data: bool,
+    /// Whether a comment said that the outcome of a resume is not known yet.
+    pub(super) was_held: bool,
 }
 
 impl EventReader {
@@ -45,6 +47,7 @@ impl EventReader {
         let (name, value) = line.split_once(':').unwrap_or((&line, ""));
         let value = value.strip_prefix(' ').unwrap_or(value);
         match name {
+            "" => self.was_held |= value == "wait",
             "id" => self.event.id = Some(value.to_owned()),
             "retry" => self.event.retry = value.parse().ok(),
             "data" => {

@@ -11,11 +11,6 @@ use crate::history::{Blow, CallRecord, Close, End, Fault, Heard, History, Micros
 /// JSON-RPC code of a call whose outcome nobody knows, or whose history is gone.
 const CALL_LOST: i64 = -31_004;
 
-/// So soon a client asks for more than the end.
-const ASKED_WITHIN: Micros = 2_000_000;
-/// So soon a replica has found a store that is back.
-const FOUND_WITHIN: Micros = 3_000_000;
-
 pub(super) fn judge(
     history: &History,
     book: &Book<'_>,
@@ -207,8 +202,6 @@ impl Judging<'_> {
             && (status != 405 || more > 0)
             // EL-22: what came without an id, while the store was away, comes once more with one
             && !(status == 200 && (1..=self.without_id()).contains(&more))
-            // EL-29: while the store is away nobody knows that it is the end, and the resume is held
-            && !(status == 200 && more == 0 && self.store_was_away_behind_the_end())
         {
             findings.add(Finding::SeveralTerminals, || {
                 format!(
@@ -217,19 +210,6 @@ impl Judging<'_> {
                 )
             });
         }
-    }
-
-    /// Whether the store was hit when the client asked for more than the end.
-    fn store_was_away_behind_the_end(&self) -> bool {
-        let asked = self.record.closed..=self.record.closed + ASKED_WITHIN;
-        self.faults.iter().any(|fault| {
-            let of_store = matches!(
-                fault.blow,
-                Blow::KillStore | Blow::Failover | Blow::MoveSlots
-            );
-            let until = fault.until + FOUND_WITHIN;
-            of_store && fault.at <= *asked.end() && until >= *asked.start()
-        })
     }
 
     /// Messages heard behind the last id.
@@ -301,13 +281,33 @@ impl Judging<'_> {
         if self.terms.rolling {
             findings.add(Finding::Failed, || self.name());
         }
-        if let Some(died) = self.owner_died()
-            && span(died, at) > TERMINAL_WITHIN
-        {
-            findings.add(Finding::LateTerminal, || {
-                format!("{}: {:?} after", self.name(), span(died, at))
-            });
+        if let Some(died) = self.owner_died() {
+            let since = self.found_from(died, at);
+            if span(since, at) > TERMINAL_WITHIN {
+                findings.add(Finding::LateTerminal, || {
+                    format!("{}: {:?} after", self.name(), span(since, at))
+                });
+            }
         }
+    }
+
+    /// From when on the client can be told that its owner has died: nobody is declared dead before the
+    /// store has answered for a whole lease, and a stopped replica tells those who read there nothing.
+    fn found_from(&self, died: Micros, at: Micros) -> Micros {
+        let reader = self.record.resumed.last().and_then(|last| last.reader);
+        let hindered = self.faults.iter().filter(|fault| {
+            let reads_there = fault.blow == Blow::Stop && fault.seat == reader;
+            let of_store = matches!(
+                fault.blow,
+                Blow::KillStore | Blow::Failover | Blow::MoveSlots
+            );
+            (of_store || reads_there && reader.is_some()) && fault.at <= at
+        });
+        hindered
+            .map(|fault| fault.until)
+            .max()
+            .unwrap_or(0)
+            .max(died)
     }
 
     /// What was heard is a beginning of what was sent.

@@ -91,6 +91,7 @@ fn answered() -> CallRecord {
             broke: START + 3 * SECOND + 500_000,
             answered: START + 3 * SECOND + 900_000,
             status: 200,
+            reader: None,
         }],
         close: Close::Answered,
         closed: START + 6 * SECOND,
@@ -250,6 +251,40 @@ fn el_14_two_terminals_are_named() {
     assert_eq!(found, [("several terminals", 1)]);
     let later = spoilt(|history| call(history).afterwards = Some((200, 1)));
     assert_eq!(later, [("several terminals", 1)]);
+}
+
+/// EL-15: a terminal is late from the moment on when somebody could tell it.
+#[test]
+fn el_15_a_late_terminal_is_named_from_when_it_could_be_told() {
+    let lose = |history: &mut History| {
+        call(history).kind = Kind::Plain;
+        call(history).heard.truncate(4);
+        call(history)
+            .heard
+            .push(heard(20 * SECOND, 9, What::End(unknown())));
+        call(history).closed = START + 21 * SECOND;
+    };
+    assert_eq!(spoilt(lose), [("late terminals", 1)]);
+    let hindered = |blow, seat| {
+        spoilt(|history| {
+            lose(history);
+            call(history).resumed[0].reader = Some(Seat {
+                replica: 1,
+                life: 0,
+            });
+            let fault = killed(5 * SECOND);
+            history.faults.push(Fault {
+                blow,
+                seat,
+                until: START + 8 * SECOND,
+                ..fault
+            });
+        })
+    };
+    assert_eq!(hindered(Blow::KillStore, None), []);
+    let seat = |replica| Some(Seat { replica, life: 0 });
+    assert_eq!(hindered(Blow::Stop, seat(1)), []);
+    assert_eq!(hindered(Blow::Stop, seat(2)), [("late terminals", 1)]);
 }
 
 /// EL-22: what came without an id comes again behind the end, and nothing else.
