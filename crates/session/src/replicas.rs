@@ -19,6 +19,7 @@ const CANCEL: u8 = 0;
 const LEVEL: u8 = 1;
 const ENDED: u8 = 2;
 const ANSWER: u8 = 3;
+const DELIVER: u8 = 4;
 
 /// One thing to be told.
 #[derive(Debug, PartialEq, Eq)]
@@ -29,8 +30,11 @@ pub(crate) enum Word {
     Level(SessionKey, LogLevel),
     /// The session has ended.
     Ended(SessionKey),
-    /// The client's answer to the question of that id, for the upstream that asked through whoever is
-    /// told (EL-18).
+    /// The client has answered a question of that id, of which the store does not know (EL-13).
+    Answer(SessionKey, Id, Bytes),
+    /// The client has answered a question of that id, and only whoever is told can bring the answer to
+    /// the upstream, which is its child (EL-18).
+    Deliver(SessionKey, Id, Bytes),
     Answer(SessionKey, Id, Bytes),
 }
 
@@ -48,6 +52,10 @@ impl Word {
                 .encode(Encoder::new(FORMAT).byte(ANSWER))
                 .bytes(id.as_bytes())
                 .bytes(answer),
+            Word::Deliver(session, id, answer) => session
+                .encode(Encoder::new(FORMAT).byte(DELIVER))
+                .bytes(id.as_bytes())
+                .bytes(answer),
         };
         Bytes::from(word.finish())
     }
@@ -60,10 +68,8 @@ impl Word {
             CANCEL => Word::Cancel(session, Id::from_token(fields.bytes()?)?),
             LEVEL => Word::Level(session, LogLevel::parse(&fields.text()?)?),
             ENDED => Word::Ended(session),
-            ANSWER => {
-                let id = Id::from_token(fields.bytes()?)?;
-                Word::Answer(session, id, fields.bytes()?)
-            }
+            ANSWER => Word::Answer(session, Id::from_token(fields.bytes()?)?, fields.bytes()?),
+            DELIVER => Word::Deliver(session, Id::from_token(fields.bytes()?)?, fields.bytes()?),
             _ => return None,
         };
         fields.end()?;
@@ -80,9 +86,9 @@ pub(crate) async fn tell(shared: &Shared, word: Word) -> bool {
     told.is_ok()
 }
 
-/// Whether the effect of a word is waited for: a call has to end.
+/// Whether the effect of a word is waited for: a call has to end, an upstream to take an answer.
 pub(crate) fn takes_time(word: &Bytes) -> bool {
-    matches!(Word::read(word), Some(Word::Cancel(..)))
+    matches!(Word::read(word), Some(Word::Cancel(..) | Word::Answer(..) | Word::Deliver(..)))
 }
 
 /// Tells one process; false when it is dead.
@@ -102,6 +108,11 @@ pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
             }
         }
         Some(Word::Answer(session, id, answer)) => {
+            if let Some(live) = live(shared, &session) {
+                legacy::told(shared, &live, id, answer).await;
+            }
+        }
+        Some(Word::Deliver(session, id, answer)) => {
             if let Some(live) = live(shared, &session) {
                 legacy::handed_over(shared, &live, &id, answer).await;
             }
@@ -133,6 +144,7 @@ mod tests {
             Word::Cancel(session.clone(), Id::string("7")),
             Word::Level(session.clone(), LogLevel::Error),
             Word::Ended(session.clone()),
+            Word::Answer(session.clone(), Id::string("7"), Bytes::from_static(b"{}")),
         ] {
             let written = word.write();
             assert_eq!(Word::read(&written), Some(word));

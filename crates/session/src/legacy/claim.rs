@@ -20,6 +20,7 @@ use crate::room::Shared;
 const FORMAT: u8 = 1;
 const OPEN: u8 = 0;
 const CLAIMED: u8 = 1;
+const DELIVERED: u8 = 2;
 
 /// How long, in attempts, the store is waited for: half a minute, or ten seconds.
 const ATTEMPTS: u32 = 120;
@@ -30,8 +31,10 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(super) enum Claim {
     /// It is this process's to deliver.
     Mine(Box<QuestionRef>, Receipt),
-    /// No such question is open.
-    Nothing,
+    /// It has been answered.
+    Over,
+    /// The store knows of no such question: there is none, or the store has lost it (EL-13).
+    Unknown,
     /// Somebody has claimed it and may be about to deliver it, or be dead.
     Pending,
     /// The store cannot be asked.
@@ -53,7 +56,8 @@ pub(super) struct Receipt {
 enum Taken {
     Claimed(Box<Question>, Receipt),
     Pending,
-    Nothing,
+    Over,
+    Unknown,
 }
 
 #[derive(Clone)]
@@ -64,6 +68,8 @@ struct Question {
     asker: ReplicaId,
     /// By whom its answer is claimed, and the answer.
     claimed: Option<(ReplicaId, Bytes)>,
+    /// Whether it has reached its upstream. Whoever has asked looks, and takes the record away.
+    delivered: bool,
 }
 
 /// Writes an open question down. False when only this process will know of it; an error when the store
@@ -83,12 +89,18 @@ pub(super) async fn put(
         asked_as: from.asked_as.clone(),
         asker: shared.rooms.fleet.replica().clone(),
         claimed: None,
+        delivered: false,
     };
     let record = question.write(shared, live);
     let sessions = &shared.rooms.sessions;
     let name = id.to_string();
-    let kept = sessions.keep(&live.key, Kind::Question, &name, record.clone());
-    match kept.await {
+    let keep = || sessions.keep(&live.key, Kind::Question, &name, record.clone());
+    let mut kept = keep().await;
+    if matches!(kept, Err(StoreError::NoRoom(_))) {
+        drop_delivered(shared, live).await?;
+        kept = keep().await;
+    }
+    match kept {
         // no other question has had the number: what is there already is an attempt of ours
         Ok(kept) => Ok(kept.is_some_and(|kept| kept.record == record)),
         Err(error @ StoreError::Unavailable(_)) => Err(error),
@@ -97,6 +109,17 @@ pub(super) async fn put(
             Ok(false)
         }
     }
+}
+
+/// Makes room: of questions that were answered after whoever had asked died.
+async fn drop_delivered(shared: &Shared, live: &Live) -> Result<(), StoreError> {
+    let sessions = &shared.rooms.sessions;
+    for (name, record) in sessions.all_kept(&live.key, Kind::Question).await? {
+        if Question::read(shared, live, &record).is_some_and(|question| question.delivered) {
+            swap(shared, live, &name, &record, None).await;
+        }
+    }
+    Ok(())
 }
 
 /// Claims the answer to a question.
@@ -113,7 +136,8 @@ pub(super) async fn take(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) 
             Claim::Mine(Box::new(from), receipt)
         }
         Ok(Taken::Pending) => Claim::Pending,
-        Ok(Taken::Nothing) => Claim::Nothing,
+        Ok(Taken::Over) => Claim::Over,
+        Ok(Taken::Unknown) => Claim::Unknown,
         Err(error) => {
             tracing::debug!(%error, "an answer could not be claimed");
             Claim::Away
@@ -129,8 +153,11 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         let question = Question::read(shared, live, &record)?;
         Some((record, question))
     }) else {
-        return Ok(Taken::Nothing);
+        return Ok(Taken::Unknown);
     };
+    if question.delivered {
+        return Ok(Taken::Over);
+    }
     let answer = match &question.claimed {
         None => answer,
         Some((claimer, claimed)) if fleet.liveness(claimer).await? == Liveness::Dead => claimed,
@@ -156,10 +183,30 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
     Ok(Taken::Claimed(Box::new(question), receipt))
 }
 
-/// The answer has reached its upstream.
-pub(super) async fn delivered(shared: &Arc<Shared>, live: &Arc<Live>, receipt: Receipt) {
-    let Receipt { name, record, .. } = receipt;
-    replaced(shared, live, (name, record), None).await;
+/// The answer has reached its upstream. Where another process has asked, that is left for it to see.
+pub(super) async fn delivered(
+    shared: &Arc<Shared>,
+    live: &Arc<Live>,
+    receipt: Receipt,
+    asked_here: bool,
+) {
+    let Receipt {
+        name, record, open, ..
+    } = receipt;
+    let delivered = Question::read(shared, live, &open).map(|question| {
+        let delivered = Question {
+            delivered: true,
+            ..question
+        };
+        delivered.write(shared, live)
+    });
+    replaced(
+        shared,
+        live,
+        (name, record),
+        delivered.filter(|_| !asked_here),
+    )
+    .await;
 }
 
 /// The answer has not reached its upstream: it may be claimed again.
@@ -224,14 +271,15 @@ pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
     for _ in 0..ATTEMPTS_OF_A_CALL {
         match sessions.kept(&live.key, Kind::Question, &name).await {
             Ok(Some(record)) => {
-                let open = Question::read(shared, live, &record)
-                    .is_some_and(|read| read.claimed.is_none());
-                if open {
+                let Some(question) = Question::read(shared, live, &record) else {
+                    return false;
+                };
+                if question.claimed.is_none() {
                     swap(shared, live, &name, &record, None).await;
                 }
-                return open;
+                return question.claimed.is_none() && !question.delivered;
             }
-            Ok(None) => return false, // answered elsewhere
+            Ok(None) => return true, // the store has lost it
             Err(_store_is_away) => sleep(PAUSE).await,
         }
     }
@@ -243,10 +291,10 @@ pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
 impl Question {
     /// As it is kept with the session of that name; the answer sealed, where the tenant wants it (T53).
     fn write(&self, shared: &Shared, live: &Live) -> Bytes {
-        let state = if self.claimed.is_some() {
-            CLAIMED
-        } else {
-            OPEN
+        let state = match &self.claimed {
+            _ if self.delivered => DELIVERED,
+            Some(_) => CLAIMED,
+            None => OPEN,
         };
         let record = Encoder::new(FORMAT)
             .bytes(self.upstream.as_str().as_bytes())
@@ -271,8 +319,9 @@ impl Question {
         let id = Id::from_token(fields.bytes()?)?;
         let asked_as = Id::from_token(fields.bytes()?)?;
         let asker = ReplicaId::new(&fields.text()?)?;
-        let claimed = match fields.byte()? {
-            OPEN => None,
+        let state = fields.byte()?;
+        let claimed = match state {
+            OPEN | DELIVERED => None,
             CLAIMED => {
                 let claimer = ReplicaId::new(&fields.text()?)?;
                 let at_rest = shared.rooms.sealer.at_rest(&live.name.tenant);
@@ -288,6 +337,7 @@ impl Question {
             asked_as,
             asker,
             claimed,
+            delivered: state == DELIVERED,
         })
     }
 }

@@ -40,7 +40,7 @@ pub(crate) use message::message;
 pub(crate) use notify::cancel_or_remember;
 pub(crate) use open::open;
 pub(crate) use question::lost;
-pub(crate) use response::handed_over;
+pub(crate) use response::{handed_over, told};
 pub(crate) use unmet::Unmet;
 
 #[cfg(test)]

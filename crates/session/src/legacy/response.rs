@@ -19,7 +19,7 @@ use vestibule_terms::{Reject, mutation};
 use super::claim::{self, Claim, Receipt};
 use super::live::{Live, Open};
 use crate::machine::Ticket;
-use crate::replicas::{Word, send};
+use crate::replicas::{self, Word};
 use crate::room::Shared;
 
 /// How long an answer is under way: longer than it takes to find a replica dead.
@@ -27,6 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(250);
 /// How long an upstream may take over one that another process has taken.
 const TAKEN: Duration = Duration::from_secs(5);
+/// Answers that are larger are not told to others.
+const TOLD_MAX: usize = 64 << 10;
 /// When a client may try again.
 const LATER: Duration = Duration::from_secs(2);
 
@@ -45,9 +47,26 @@ pub(super) async fn response(
         id,
         bytes: frame.bytes().clone(),
         asked,
+        told: false,
     };
     let brought = tokio::spawn(answer.bring()).await;
     brought.unwrap_or(Err(Reject::Internal))
+}
+
+/// Takes an answer that another process was given and knows no question for.
+pub(crate) async fn told(shared: &Arc<Shared>, live: &Arc<Live>, id: Id, bytes: Bytes) {
+    let Some(asked) = live.machine().answer(&id) else {
+        return;
+    };
+    let answer = Answer {
+        shared: Arc::clone(shared),
+        live: Arc::clone(live),
+        id,
+        bytes,
+        asked: Some(asked),
+        told: true,
+    };
+    let _said_in_the_log = answer.bring().await.is_err();
 }
 
 struct Answer {
@@ -57,6 +76,8 @@ struct Answer {
     bytes: Bytes,
     /// The question, where it was asked by this process, and the call it is about.
     asked: Option<(Option<Ticket>, Open)>,
+    /// Whether another process was given it.
+    told: bool,
 }
 
 /// What an attempt came to.
@@ -98,15 +119,37 @@ impl Answer {
         }
         match claim::take(shared, live, &self.id, &self.bytes).await {
             Claim::Mine(from, receipt) => self.claimed(&from, receipt).await,
-            Claim::Nothing => {
-                tracing::debug!("an answer to no open question is dropped");
+            Claim::Over => {
+                if open.is_some() {
+                    claim::remove(shared, live, self.id.clone());
+                }
                 Attempt::Over
             }
+            Claim::Unknown => match open {
+                // the store has lost it; whoever asked knows
+                Some(open) => self.deliver(&open.from, self.bytes.clone()).await,
+                None => self.ask_others().await,
+            },
             Claim::Away => match open.filter(|_| shared.rooms.fleet.may_act()) {
                 Some(open) => self.without_store(open).await,
                 None => Attempt::NotYet,
             },
             Claim::Pending => Attempt::NotYet,
+        }
+    }
+
+    /// Whoever has asked may know of a question that the store does not know.
+    async fn ask_others(&self) -> Attempt {
+        tracing::debug!("an answer to no known question");
+        if self.told || self.bytes.len() > TOLD_MAX {
+            return Attempt::Over;
+        }
+        let (session, id) = (self.live.key.clone(), self.id.clone());
+        let word = Word::Answer(session, id, self.bytes.clone());
+        if replicas::tell(&self.shared, word).await {
+            Attempt::Over
+        } else {
+            Attempt::NotYet
         }
     }
 
@@ -116,12 +159,15 @@ impl Answer {
         if mutation::on("answer-twice") {
             let _twice = self.deliver(from, receipt.answer.clone()).await;
         }
+        let asked_here = receipt.asker == *shared.rooms.fleet.replica();
         let mut attempt = self.deliver(from, receipt.answer.clone()).await;
-        if matches!(attempt, Attempt::Elsewhere) && receipt.asker != *shared.rooms.fleet.replica() {
+        if matches!(attempt, Attempt::Elsewhere) && !asked_here {
             attempt = self.hand_over(&receipt).await;
         }
         match attempt {
-            Attempt::Over | Attempt::Elsewhere => claim::delivered(shared, live, receipt).await,
+            Attempt::Over | Attempt::Elsewhere => {
+                claim::delivered(shared, live, receipt, asked_here).await;
+            }
             Attempt::NotYet => claim::release(shared, live, receipt).await,
         }
         attempt
@@ -130,8 +176,8 @@ impl Answer {
     /// Whoever asked has the answer in its inbox, or is dead and waits for none.
     async fn hand_over(&self, receipt: &Receipt) -> Attempt {
         let (session, id) = (self.live.key.clone(), self.id.clone());
-        let word = Word::Answer(session, id, receipt.answer.clone());
-        match send(&self.shared, &receipt.asker, &word).await {
+        let word = Word::Deliver(session, id, receipt.answer.clone());
+        match replicas::send(&self.shared, &receipt.asker, &word).await {
             Ok(_) => Attempt::Over,
             Err(error) => {
                 tracing::debug!(%error, "an answer could not be handed to whoever asked");

@@ -16,6 +16,7 @@ use vestibule_terms::{Clock, TenantId};
 pub(crate) struct Moody {
     inner: MemorySessions,
     away: AtomicBool,
+    forgetful: AtomicBool,
 }
 
 impl Moody {
@@ -23,11 +24,17 @@ impl Moody {
         Self {
             inner: MemorySessions::new(Lifetimes::default(), clock),
             away: AtomicBool::new(false),
+            forgetful: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn be_away(&self, away: bool) {
         self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// As after a failover: what was kept last is not there.
+    pub(crate) fn be_forgetful(&self) {
+        self.forgetful.store(true, Ordering::Relaxed);
     }
 
     fn there<'a, T: Send + 'a>(&self, answer: Pending<'a, T>) -> Pending<'a, T> {
@@ -85,6 +92,9 @@ impl Sessions for Moody {
         kind: Kind,
         name: &'a str,
     ) -> Pending<'a, Option<Bytes>> {
+        if self.forgetful.load(Ordering::Relaxed) {
+            return Box::pin(std::future::ready(Ok(None)));
+        }
         self.there(self.inner.kept(key, kind, name))
     }
 

@@ -199,6 +199,36 @@ async fn htr_04_an_answer_that_did_not_reach_its_upstream_is_brought_again() {
     assert!(back.taken().is_empty(), "nobody waits for it");
 }
 
+/// EL-13: a question that the store has lost is known to whoever has asked; others tell it.
+#[tokio::test(start_paused = true)]
+async fn el_13_an_answer_finds_a_question_that_the_store_has_lost() {
+    let asking = Asking::new().await;
+    let other = asking.house.beside();
+    let (_got, id) = asking.asked().await;
+    let answer = Asking::answer(&id);
+    asking.house.store.be_forgetful();
+    assert_eq!(asking.say(&other, &answer).await, 202);
+    assert!(other.back.taken().is_empty());
+    assert_eq!(asking.house.fleet.words(), 1, "told to everybody");
+    assert_eq!(asking.say(&asking.house, &answer).await, 202);
+    only(&asking.house.back.taken(), &answer);
+}
+
+/// EL-18: whoever has asked knows that it was answered elsewhere.
+#[tokio::test(start_paused = true)]
+async fn el_18_an_answer_is_not_delivered_again_by_whoever_has_asked() {
+    let asking = Asking::new().await;
+    let other = asking.house.beside();
+    let (mut got, id) = asking.asked().await;
+    let answer = Asking::answer(&id);
+    assert_eq!(asking.say(&other, &answer).await, 202);
+    only(&other.back.taken(), &answer);
+    assert_eq!(asking.say(&asking.house, &answer).await, 202);
+    assert!(asking.house.back.taken().is_empty());
+    asking.below.end(0);
+    assert_eq!(got.next().await.unwrap().json()["id"], 1, "not withdrawn");
+}
+
 /// HTR-04: a cancellation of a call that does not run here is taken when everybody is told.
 #[tokio::test(start_paused = true)]
 async fn htr_04_a_cancellation_waits_until_others_are_told() {
