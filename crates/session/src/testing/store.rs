@@ -16,6 +16,7 @@ use vestibule_terms::{Clock, TenantId};
 pub(crate) struct Moody {
     inner: MemorySessions,
     away: AtomicBool,
+    fails_at_keeping: AtomicBool,
     forgetful: AtomicBool,
 }
 
@@ -24,12 +25,18 @@ impl Moody {
         Self {
             inner: MemorySessions::new(Lifetimes::default(), clock),
             away: AtomicBool::new(false),
+            fails_at_keeping: AtomicBool::new(false),
             forgetful: AtomicBool::new(false),
         }
     }
 
     pub(crate) fn be_away(&self, away: bool) {
         self.away.store(away, Ordering::Relaxed);
+    }
+
+    /// It goes away with the next record that is to be kept.
+    pub(crate) fn fail_at_keeping(&self) {
+        self.fails_at_keeping.store(true, Ordering::Relaxed);
     }
 
     /// As after a failover: what was kept last is not there.
@@ -83,6 +90,9 @@ impl Sessions for Moody {
         name: &'a str,
         record: Bytes,
     ) -> Pending<'a, Option<Kept>> {
+        if self.fails_at_keeping.swap(false, Ordering::Relaxed) {
+            self.be_away(true);
+        }
         self.there(self.inner.keep(key, kind, name, record))
     }
 

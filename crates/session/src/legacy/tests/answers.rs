@@ -91,7 +91,7 @@ async fn el_22_a_question_waits_until_it_is_written_down() {
     let body = call("1", "");
     let telling = async {
         settle().await;
-        asking.house.store.be_away(true);
+        asking.house.store.fail_at_keeping();
         asking.ask();
         sleep(MOMENT).await;
         asking.house.store.be_away(false);
