@@ -44,9 +44,9 @@ impl Moody {
         self.forgetful.store(true, Ordering::Relaxed);
     }
 
-    fn there<'a, T: Send + 'a>(&self, answer: Pending<'a, T>) -> Pending<'a, T> {
+    fn there<'a, T: Send + 'a>(&self, answer: impl FnOnce() -> Pending<'a, T>) -> Pending<'a, T> {
         if !self.away.load(Ordering::Relaxed) {
-            return answer;
+            return answer();
         }
         let away = StoreError::Unavailable("away".to_owned());
         Box::pin(std::future::ready(Err(away)))
@@ -55,7 +55,7 @@ impl Moody {
 
 impl Sessions for Moody {
     fn create(&self, key: SessionKey, opening: Opening, caps: Caps) -> Pending<'_, Created> {
-        self.there(self.inner.create(key, opening, caps))
+        self.there(|| self.inner.create(key, opening, caps))
     }
 
     fn get<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Stored>> {
@@ -72,7 +72,7 @@ impl Sessions for Moody {
         version: u64,
         state: State,
     ) -> Pending<'a, Update> {
-        self.there(self.inner.update(key, version, state))
+        self.there(|| self.inner.update(key, version, state))
     }
 
     fn stream_opened<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Stored>> {
@@ -93,7 +93,7 @@ impl Sessions for Moody {
         if self.fails_at_keeping.swap(false, Ordering::Relaxed) {
             self.be_away(true);
         }
-        self.there(self.inner.keep(key, kind, name, record))
+        self.there(|| self.inner.keep(key, kind, name, record))
     }
 
     fn kept<'a>(
@@ -105,7 +105,7 @@ impl Sessions for Moody {
         if self.forgetful.load(Ordering::Relaxed) {
             return Box::pin(std::future::ready(Ok(None)));
         }
-        self.there(self.inner.kept(key, kind, name))
+        self.there(|| self.inner.kept(key, kind, name))
     }
 
     fn all_kept<'a>(
@@ -113,7 +113,7 @@ impl Sessions for Moody {
         key: &'a SessionKey,
         kind: Kind,
     ) -> Pending<'a, Vec<(String, Bytes)>> {
-        self.there(self.inner.all_kept(key, kind))
+        self.there(|| self.inner.all_kept(key, kind))
     }
 
     fn swap_kept<'a>(
@@ -124,22 +124,22 @@ impl Sessions for Moody {
         expected: &'a [u8],
         record: Option<Bytes>,
     ) -> Pending<'a, bool> {
-        self.there(self.inner.swap_kept(key, kind, name, expected, record))
+        self.there(|| self.inner.swap_kept(key, kind, name, expected, record))
     }
 
     fn end<'a>(&'a self, key: &'a SessionKey) -> Pending<'a, Option<Ended>> {
-        self.there(self.inner.end(key))
+        self.there(|| self.inner.end(key))
     }
 
     fn sweep(&self) -> Pending<'_, Vec<Ended>> {
-        self.there(self.inner.sweep())
+        self.there(|| self.inner.sweep())
     }
 
     fn count<'a>(&'a self, tenant: &'a TenantId, principal: Option<&'a str>) -> Pending<'a, usize> {
-        self.there(self.inner.count(tenant, principal))
+        self.there(|| self.inner.count(tenant, principal))
     }
 
     fn list<'a>(&'a self, tenant: &'a TenantId, max: usize) -> Pending<'a, Vec<Stored>> {
-        self.there(self.inner.list(tenant, max))
+        self.there(|| self.inner.list(tenant, max))
     }
 }
