@@ -35,7 +35,6 @@ pub(crate) enum Word {
     /// The client has answered a question of that id, and only whoever is told can bring the answer to
     /// the upstream, which is its child (EL-18).
     Deliver(SessionKey, Id, Bytes),
-    Answer(SessionKey, Id, Bytes),
 }
 
 impl Word {
@@ -88,7 +87,10 @@ pub(crate) async fn tell(shared: &Shared, word: Word) -> bool {
 
 /// Whether the effect of a word is waited for: a call has to end, an upstream to take an answer.
 pub(crate) fn takes_time(word: &Bytes) -> bool {
-    matches!(Word::read(word), Some(Word::Cancel(..) | Word::Answer(..) | Word::Deliver(..)))
+    matches!(
+        Word::read(word),
+        Some(Word::Cancel(..) | Word::Answer(..) | Word::Deliver(..))
+    )
 }
 
 /// Tells one process; false when it is dead.
