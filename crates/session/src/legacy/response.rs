@@ -159,9 +159,10 @@ impl Answer {
         if mutation::on("answer-twice") {
             let _twice = self.deliver(from, receipt.answer.clone()).await;
         }
-        let asked_here = receipt.asker == *shared.rooms.fleet.replica();
+        let asked_here = self.asked.is_some();
         let mut attempt = self.deliver(from, receipt.answer.clone()).await;
-        if matches!(attempt, Attempt::Elsewhere) && !asked_here {
+        let elsewhere = receipt.asker != *shared.rooms.fleet.replica();
+        if matches!(attempt, Attempt::Elsewhere) && elsewhere {
             attempt = self.hand_over(&receipt).await;
         }
         match attempt {
