@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use vestibule_exchange::Exchange;
 use vestibule_frame::{encode as write, json, sse};
 use vestibule_metrics::StreamKind as Kind;
@@ -26,6 +26,10 @@ use crate::stream::EventBody;
 
 /// How long a client may wait to be told whether it is let in (EL-29).
 const PROMPT: Duration = Duration::from_secs(1);
+
+/// How often a stream is looked for that is on its way from one process to another.
+const TURNS: u32 = 8;
+const TURN: Duration = Duration::from_millis(250);
 
 /// Serves the GET.
 pub(crate) async fn get<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
@@ -60,13 +64,14 @@ enum Refusal {
 impl From<LogError> for Refusal {
     fn from(error: LogError) -> Self {
         Refusal::Reject(match error {
-            LogError::Gone => Reject::SessionNotFound,
             LogError::Full(_) => Reject::Limited {
                 scope: vestibule_terms::reject::Scope::Principal,
                 limit: "streams",
                 retry_after: std::time::Duration::from_secs(10),
             },
-            LogError::Unavailable(_) | LogError::Ended | LogError::Standalone => {
+            // the session is there: its stream is between two processes, and nobody says where (404
+            // would end the session for its client)
+            LogError::Gone | LogError::Unavailable(_) | LogError::Ended | LogError::Standalone => {
                 tracing::warn!(%error, "no stream could be opened");
                 Reject::Unavailable {
                     reason: "streams",
@@ -79,12 +84,17 @@ impl From<LogError> for Refusal {
 
 /// Opens one more standalone stream (GET-04).
 async fn standalone(shared: &Arc<Shared>, live: &Arc<Live>) -> Result<Response, Refusal> {
-    let opened = shared
-        .rooms
-        .log
-        .open(&live.key, StreamKind::Standalone)
-        .await?;
-    let reader = shared.rooms.log.attach(&opened.stream, 0).await?;
+    let log = &shared.rooms.log;
+    let mut turns = 0;
+    let (opened, reader) = loop {
+        let opened = log.open(&live.key, StreamKind::Standalone).await?;
+        match log.attach(&opened.stream, 0).await {
+            Ok(reader) => break (opened, reader),
+            Err(LogError::Gone) if turns < TURNS => turns += 1,
+            Err(error) => return Err(error.into()),
+        }
+        sleep(TURN).await;
+    };
     let priming = opened
         .priming
         .filter(|_| live.revision().has_priming())
@@ -108,13 +118,24 @@ async fn resume(
         live.key.clone(),
         last.to_owned(),
     );
+    let again = (Arc::clone(&log), key.clone(), last.clone());
     let mut resuming: Resuming = Box::pin(async move { log.resume(&key, &last).await });
     let Ok(outcome) = timeout(PROMPT, &mut resuming).await else {
         return Ok(answer::events(EventBody::new(held(shared, live, resuming))));
     };
-    let outcome = outcome?;
+    let mut outcome = outcome?;
     shared.observer.resumed(&facts.plan.tenant, &outcome);
-    match resumed(shared, live, outcome).await? {
+    let mut turns = 0;
+    let resumed = loop {
+        match resumed(shared, live, outcome).await {
+            Err(LogError::Gone) | Ok(Resumed::NoSession) if turns < TURNS => turns += 1,
+            resumed => break resumed?,
+        }
+        sleep(TURN).await;
+        let (log, key, last) = &again;
+        outcome = log.resume(key, last).await?;
+    };
+    match resumed {
         Resumed::Reading(reading) => Ok(answer::events(reading.body())),
         Resumed::Errors(errors) => {
             let errors = stream::iter(errors.into_iter().map(Ok));
