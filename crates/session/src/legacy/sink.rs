@@ -49,12 +49,15 @@ struct State {
     replies: Vec<Option<Reply>>,
     left: usize,
     stage: Stage,
-    /// A note that came before there was a stream, and whether it stands by itself.
-    note: Option<(Bytes, bool)>,
+    /// The newest note that stands by itself, from before there was a stream: it is kept before the
+    /// client is told of one, so that nobody who has an id is left with nothing to go on from.
+    note: Option<Bytes>,
+    /// The note that goes with the next event.
+    next: Option<Bytes>,
+    /// What came while no stream could be opened, each with its note; it goes out first if one can be.
+    early: Vec<(Option<Bytes>, Bytes)>,
     /// Whether there was a note: another process can go on with the call.
     noted: bool,
-    /// What came while no stream could be opened; it goes out first if one can be.
-    early: Vec<Bytes>,
 }
 
 /// How much of it is kept.
@@ -81,6 +84,7 @@ impl Sink {
             left: ids.len(),
             stage: Stage::Waiting(answer),
             note: None,
+            next: None,
             noted: false,
             early: Vec::new(),
         };
@@ -107,6 +111,7 @@ impl Sink {
             left: 1,
             stage: Stage::Streaming(writer),
             note: None,
+            next: None,
             noted: true,
             early: Vec::new(),
         };
@@ -127,6 +132,7 @@ impl Sink {
             left: 0,
             stage: Stage::Closed,
             note: None,
+            next: None,
             noted: false,
             early: Vec::new(),
         };
@@ -149,7 +155,11 @@ impl Sink {
         let mut state = self.state.lock().await;
         state.noted = true;
         match &state.stage {
-            Stage::Waiting(_) => state.note = Some((note, !covers_next)),
+            Stage::Waiting(_) if covers_next => state.next = Some(note),
+            Stage::Waiting(_) => {
+                state.note = Some(note);
+                state.next = None;
+            }
             Stage::Streaming(writer) => keep(writer, note, !covers_next).await,
             Stage::Closed => {}
         }
@@ -187,9 +197,10 @@ impl Sink {
         }
         let mut state = self.state.lock().await;
         let waits = self.accepts.sse && matches!(state.stage, Stage::Waiting(_));
-        let had: usize = state.early.iter().map(Bytes::len).sum();
+        let had: usize = state.early.iter().map(|(_, had)| had.len()).sum();
         if waits && had + message.len() <= EARLY_MAX {
-            state.early.push(message);
+            let note = state.next.take();
+            state.early.push((note, message));
         }
     }
 
@@ -272,17 +283,20 @@ impl Sink {
             priming,
             requests: self.requests.clone(),
         };
-        if let Some((note, alone)) = state.note.take() {
-            keep(&writer, note, alone).await;
+        if let Some(note) = state.note.take() {
+            keep(&writer, note, true).await;
         }
         let before = std::mem::replace(&mut state.stage, Stage::Streaming(writer));
         if let Stage::Waiting(answer) = before {
             // A broken connection is not a cancellation: the stream waits for its client.
             let _gone = answer.send(First::Stream(streaming));
         }
-        for message in std::mem::take(&mut state.early) {
+        let next = state.next.take();
+        for (note, message) in std::mem::take(&mut state.early) {
+            state.keep(note).await;
             self.append(state, message).await;
         }
+        state.keep(next).await;
         for reply in std::mem::take(&mut state.replies).into_iter().flatten() {
             self.append(state, one_piece(reply.chunks)).await;
         }
@@ -318,6 +332,15 @@ impl Sink {
                 tracing::debug!(%error, "a stream is gone");
                 state.stage = Stage::Closed;
             }
+        }
+    }
+}
+
+impl State {
+    /// Keeps a note with the event that comes next.
+    async fn keep(&self, note: Option<Bytes>) {
+        if let (Stage::Streaming(writer), Some(note)) = (&self.stage, note) {
+            keep(writer, note, false).await;
         }
     }
 }
