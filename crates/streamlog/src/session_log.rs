@@ -364,13 +364,13 @@ impl SessionLog {
 
     /// Forgets the stream that nobody has used for longest and nobody needs.
     fn forget_one_stream(&mut self) -> Result<(), LogError> {
-        let spare = |(id, stream): &(&StreamId, &Box<Stream>)| {
+        let spare = |id: &StreamId, stream: &Stream| {
             stream.reader().is_none() && (stream.ended.is_some() || id.is_standalone())
         };
         let oldest = self
             .streams
             .iter()
-            .filter(spare)
+            .filter(|(id, stream)| spare(id, stream))
             .min_by_key(|(_, stream)| stream.active);
         let Some(id) = oldest.map(|(id, _)| *id) else {
             return Err(LogError::Full(self.streams.len()));

@@ -617,8 +617,15 @@ async fn el_22_an_outage_of_the_store_stops_new_sessions_only() {
     let event = next(&mut flight.client).await;
     assert_eq!(event.json()["params"]["progress"], 3);
     drop(flight.client);
+    soon("the other one has noticed too", PATIENCE, async {
+        while client.echo(&b).await.status != 200 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
     let mut again = b.connect().await;
-    again.open(&client.resume(id(&caught))).await.unwrap();
+    let head = again.open(&client.resume(id(&caught))).await.unwrap();
+    assert!(head.start.contains(" 200 "), "{}", head.start);
     let event = next(&mut again).await;
     assert_eq!(event.json()["params"]["progress"], 3, "nothing twice");
 }

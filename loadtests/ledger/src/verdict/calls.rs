@@ -143,20 +143,20 @@ impl Judging<'_> {
                 What::Foreign(what) => {
                     findings.add(Finding::Foreign, || format!("{}: {what}", self.name()));
                 }
-                What::Question(question) => {
-                    // as with events: what had no id may come again
-                    if questions.insert(question, heard.id.is_some()) == Some(true) {
-                        findings.add(Finding::Repeated, || {
-                            format!("{}: question {question}", self.name())
-                        });
-                    }
+                // as with events: what had no id may come again
+                What::Question(question)
+                    if questions.insert(question, heard.id.is_some()) == Some(true) =>
+                {
+                    findings.add(Finding::Repeated, || {
+                        format!("{}: question {question}", self.name())
+                    });
                 }
                 What::Event(number) if over => {
                     findings.add(Finding::Disordered, || {
                         format!("{}: event {number} after its end", self.name())
                     });
                 }
-                What::Event(_) | What::Withdrawn(_) => {}
+                What::Event(_) | What::Question(_) | What::Withdrawn(_) => {}
                 What::End(_) => over = true,
             }
         }
