@@ -9,7 +9,9 @@ use vestibule_streamlog::{EmbeddedLog, Limits};
 use vestibule_terms::clock::SystemClock;
 use vestibule_terms::{Clock, Revision, ServerId};
 
-use super::*;
+use super::{
+    Arc, Bytes, Instant, Report, StreamLog, Writer, payload, percentiles, session, streams,
+};
 
 /// A folder of this run, removed with it.
 struct Folder(PathBuf);

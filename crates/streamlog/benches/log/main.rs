@@ -101,10 +101,11 @@ fn percentiles(mut took: Vec<Duration>) -> String {
 }
 
 async fn next(reader: &mut Reader) -> Option<EventId> {
-    match reader.next().await.expect("the store is there") {
-        Next::Event(entry) => entry.id,
-        other => panic!("an event, not {other:?}"),
-    }
+    let next = reader.next().await.expect("the store is there");
+    let Next::Event(entry) = next else {
+        panic!("an event, not {next:?}");
+    };
+    entry.id
 }
 
 /// Comes back with that id, and reads so many events; when the first and the last were there.

@@ -7,7 +7,10 @@ use vestibule_terms::Clock;
 use vestibule_terms::clock::SystemClock;
 use vestibule_testkit::redis::RedisServer;
 
-use super::*;
+use super::{
+    Arc, Bytes, Duration, Instant, PAYLOAD, Report, StreamLog, TenantId, Writer, next, payload,
+    percentiles, replay, session, streams,
+};
 
 /// A client that comes back for a thousand events has them after this.
 const REPLAY: Duration = Duration::from_millis(100);
