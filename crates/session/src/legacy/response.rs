@@ -84,6 +84,8 @@ struct Answer {
 enum Attempt {
     /// Delivered, or nothing waits for it.
     Over,
+    /// Another answer was taken before.
+    Answered,
     /// It has to be tried again.
     NotYet,
     /// Not by this process.
@@ -96,19 +98,28 @@ impl Answer {
         loop {
             match self.attempt().await {
                 Attempt::Over | Attempt::Elsewhere => return Ok(()),
+                Attempt::Answered => {
+                    // the one before may be on its way here; the call's end looks at the record
+                    self.put_back();
+                    return Ok(());
+                }
                 Attempt::NotYet if Instant::now() < until => sleep(PAUSE).await,
                 Attempt::NotYet => break,
             }
         }
         tracing::warn!("an answer to a question could not be brought to its upstream");
-        if let Some((about, open)) = self.asked {
-            // it can be answered again, unless its call is over
-            let _over = self.live.machine().ask(self.id, about, open);
-        }
+        self.put_back();
         Err(Reject::Unavailable {
             reason: "answer",
             retry_after: LATER,
         })
+    }
+
+    /// The question can be answered again, unless its call is over.
+    fn put_back(self) {
+        if let Some((about, open)) = self.asked {
+            let _over = self.live.machine().ask(self.id, about, open);
+        }
     }
 
     async fn attempt(&self) -> Attempt {
@@ -119,12 +130,7 @@ impl Answer {
         }
         match claim::take(shared, live, &self.id, &self.bytes).await {
             Claim::Mine(from, receipt) => self.claimed(&from, receipt).await,
-            Claim::Over => {
-                if open.is_some() {
-                    claim::remove(shared, live, self.id.clone());
-                }
-                Attempt::Over
-            }
+            Claim::Over => Attempt::Answered,
             Claim::Unknown => match open {
                 // the store has lost it; whoever asked knows
                 Some(open) => self.deliver(&open.from, self.bytes.clone()).await,
@@ -166,7 +172,7 @@ impl Answer {
             attempt = self.hand_over(&receipt).await;
         }
         match attempt {
-            Attempt::Over | Attempt::Elsewhere => {
+            Attempt::Over | Attempt::Answered | Attempt::Elsewhere => {
                 claim::delivered(shared, live, receipt, asked_here).await;
             }
             Attempt::NotYet => claim::release(shared, live, receipt).await,
@@ -223,10 +229,18 @@ impl Answer {
 }
 
 /// An answer that another process has taken from the client for a question of this one.
-pub(crate) async fn handed_over(shared: &Shared, live: &Live, id: &Id, answer: Bytes) {
-    let Some((_, open)) = live.machine().answer(id) else {
-        tracing::debug!("an answer to no open question is dropped");
-        return;
+pub(crate) async fn handed_over(shared: &Arc<Shared>, live: &Arc<Live>, id: &Id, answer: Bytes) {
+    let until = Instant::now() + TAKEN;
+    let open = loop {
+        if let Some((_, open)) = live.machine().answer(id) {
+            break open;
+        }
+        // one that came here meanwhile has it, and gives it back when it knows of this one
+        if Instant::now() >= until {
+            tracing::debug!("an answer to no open question is dropped");
+            return;
+        }
+        sleep(PAUSE).await;
     };
     let Ok(frame) = Frame::parse(answer, &Limits::default()) else {
         return; // it was a message when it came
@@ -236,6 +250,7 @@ pub(crate) async fn handed_over(shared: &Shared, live: &Live, id: &Id, answer: B
     if !matches!(taken.await, Ok(Ok(()))) {
         tracing::debug!("an answer did not reach its upstream");
     }
+    claim::remove(shared, live, id.clone());
 }
 
 /// Whether the upstream may take later what it has not taken now. The same bytes may come twice; they
