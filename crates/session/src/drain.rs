@@ -12,7 +12,7 @@ use vestibule_store::{Command, SessionKey};
 use vestibule_terms::mutation;
 
 use crate::legacy::{adopt, ended, expelled, leftovers, look_again, lost};
-use crate::replicas::{obey, takes_time};
+use crate::replicas::{Word, obey};
 use crate::room::Shared;
 
 /// How often expired sessions are looked for.
@@ -149,9 +149,13 @@ impl Supervisor {
     /// Does what is said, and only then says so. What takes its time keeps nothing else waiting.
     async fn obey(&self, command: Command) {
         let supervisor = self.clone();
-        let takes_time = takes_time(&command.bytes);
+        let word = Word::read(&command.bytes);
+        let takes_time = word.as_ref().is_some_and(Word::takes_time);
         let obeying = async move {
-            obey(&supervisor.0, &command.bytes).await;
+            match word {
+                Some(word) => obey(&supervisor.0, word).await,
+                None => tracing::debug!("another replica says something unknown"),
+            }
             if let Err(error) = supervisor.0.rooms.fleet.done(command.token).await {
                 tracing::debug!(%error, "a word of another replica will be heard again");
             }

@@ -117,14 +117,6 @@ impl Ending {
     }
 }
 
-impl From<Over> for RpcError {
-    fn from(over: Over) -> Self {
-        match over {
-            Over::Ended(error) | Over::Left(error) => error,
-        }
-    }
-}
-
 fn stopping() -> RpcError {
     let message = "the gateway stops; the call may or may not have run";
     let reason = "gateway_stopping";

@@ -39,27 +39,23 @@ pub(crate) enum Word {
 
 impl Word {
     fn write(&self) -> Bytes {
+        let begin = |kind, session: &SessionKey| session.encode(Encoder::new(FORMAT).byte(kind));
         let word = match self {
-            Word::Cancel(session, id) => session
-                .encode(Encoder::new(FORMAT).byte(CANCEL))
-                .bytes(id.as_bytes()),
-            Word::Level(session, level) => session
-                .encode(Encoder::new(FORMAT).byte(LEVEL))
-                .bytes(level.as_str().as_bytes()),
-            Word::Ended(session) => session.encode(Encoder::new(FORMAT).byte(ENDED)),
-            Word::Answer(session, id, answer) => session
-                .encode(Encoder::new(FORMAT).byte(ANSWER))
-                .bytes(id.as_bytes())
-                .bytes(answer),
-            Word::Deliver(session, id, answer) => session
-                .encode(Encoder::new(FORMAT).byte(DELIVER))
-                .bytes(id.as_bytes())
-                .bytes(answer),
+            Word::Cancel(session, id) => begin(CANCEL, session).bytes(id.as_bytes()),
+            Word::Level(session, level) => begin(LEVEL, session).bytes(level.as_str().as_bytes()),
+            Word::Ended(session) => begin(ENDED, session),
+            Word::Answer(session, id, answer) => {
+                begin(ANSWER, session).bytes(id.as_bytes()).bytes(answer)
+            }
+            Word::Deliver(session, id, answer) => {
+                begin(DELIVER, session).bytes(id.as_bytes()).bytes(answer)
+            }
         };
         Bytes::from(word.finish())
     }
 
-    fn read(word: &Bytes) -> Option<Self> {
+    /// Reads a word; what a newer version says is none.
+    pub(crate) fn read(word: &Bytes) -> Option<Self> {
         let mut fields = Decoder::new(FORMAT, word.clone())?;
         let kind = fields.byte()?;
         let session = SessionKey::decode(&mut fields)?;
@@ -74,6 +70,14 @@ impl Word {
         fields.end()?;
         Some(word)
     }
+
+    /// Whether its effect is waited for: a call has to end, an upstream to take an answer.
+    pub(crate) fn takes_time(&self) -> bool {
+        matches!(
+            self,
+            Word::Cancel(..) | Word::Answer(..) | Word::Deliver(..)
+        )
+    }
 }
 
 /// Tells every other process; false when they cannot be told now.
@@ -85,45 +89,36 @@ pub(crate) async fn tell(shared: &Shared, word: Word) -> bool {
     told.is_ok()
 }
 
-/// Whether the effect of a word is waited for: a call has to end, an upstream to take an answer.
-pub(crate) fn takes_time(word: &Bytes) -> bool {
-    matches!(
-        Word::read(word),
-        Some(Word::Cancel(..) | Word::Answer(..) | Word::Deliver(..))
-    )
-}
-
 /// Tells one process; false when it is dead.
 pub(crate) async fn send(shared: &Shared, to: &ReplicaId, word: &Word) -> Result<bool, StoreError> {
     shared.rooms.fleet.send(to, word.write()).await
 }
 
-/// Does what another process has said. What a newer version says is passed over.
-pub(crate) async fn obey(shared: &Arc<Shared>, word: &Bytes) {
-    match Word::read(word) {
-        Some(Word::Cancel(session, id)) => {
+/// Does what another process has said.
+pub(crate) async fn obey(shared: &Arc<Shared>, word: Word) {
+    match word {
+        Word::Cancel(session, id) => {
             legacy::cancel_or_remember(shared, &session, &id).await;
         }
-        Some(Word::Level(session, level)) => {
+        Word::Level(session, level) => {
             if let Some(live) = live(shared, &session) {
                 live.set_level(level);
             }
         }
-        Some(Word::Answer(session, id, answer)) => {
+        Word::Answer(session, id, answer) => {
             if let Some(live) = live(shared, &session) {
                 legacy::told(shared, &live, id, answer).await;
             }
         }
-        Some(Word::Deliver(session, id, answer)) => {
+        Word::Deliver(session, id, answer) => {
             if let Some(live) = live(shared, &session) {
                 legacy::handed_over(shared, &live, &id, answer).await;
             }
         }
-        Some(Word::Ended(session)) => {
+        Word::Ended(session) => {
             // said after the upstream sessions that are written down were ended
             legacy::take_down(shared, &session, Closing::Elsewhere).await;
         }
-        None => tracing::debug!("another replica says something unknown"),
     }
 }
 
@@ -147,6 +142,7 @@ mod tests {
             Word::Level(session.clone(), LogLevel::Error),
             Word::Ended(session.clone()),
             Word::Answer(session.clone(), Id::string("7"), Bytes::from_static(b"{}")),
+            Word::Deliver(session.clone(), Id::string("7"), Bytes::from_static(b"{}")),
         ] {
             let written = word.write();
             assert_eq!(Word::read(&written), Some(word));

@@ -47,7 +47,6 @@ pub(super) async fn response(
         id,
         bytes: frame.bytes().clone(),
         asked,
-        told: false,
     };
     let brought = tokio::spawn(answer.bring()).await;
     brought.unwrap_or(Err(Reject::Internal))
@@ -64,7 +63,6 @@ pub(crate) async fn told(shared: &Arc<Shared>, live: &Arc<Live>, id: Id, bytes: 
         id,
         bytes,
         asked: Some(asked),
-        told: true,
     };
     let _said_in_the_log = answer.bring().await.is_err();
 }
@@ -76,8 +74,6 @@ struct Answer {
     bytes: Bytes,
     /// The question, where it was asked by this process, and the call it is about.
     asked: Option<(Option<Ticket>, Open)>,
-    /// Whether another process was given it.
-    told: bool,
 }
 
 /// What an attempt came to.
@@ -147,7 +143,7 @@ impl Answer {
     /// Whoever has asked may know of a question that the store does not know.
     async fn ask_others(&self) -> Attempt {
         tracing::debug!("an answer to no known question");
-        if self.told || self.bytes.len() > TOLD_MAX {
+        if self.bytes.len() > TOLD_MAX {
             return Attempt::Over;
         }
         let (session, id) = (self.live.key.clone(), self.id.clone());
