@@ -45,19 +45,10 @@ pub(super) enum Claim {
 pub(super) struct Receipt {
     /// The answer that was claimed.
     pub(super) answer: Bytes,
-    /// Through whom the upstream has asked.
-    pub(super) asker: ReplicaId,
     name: String,
     record: Bytes,
-    open: Bytes,
-}
-
-/// What a look at a question has found.
-enum Taken {
-    Claimed(Box<Question>, Receipt),
-    Pending,
-    Over,
-    Unknown,
+    /// The question as it was before.
+    open: Box<Question>,
 }
 
 #[derive(Clone)]
@@ -124,28 +115,15 @@ async fn drop_delivered(shared: &Shared, live: &Live) -> Result<(), StoreError> 
 
 /// Claims the answer to a question.
 pub(super) async fn take(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Claim {
-    match taken(shared, live, id, answer).await {
-        Ok(Taken::Claimed(question, receipt)) => {
-            let from = QuestionRef {
-                tenant: live.name.tenant.clone(),
-                upstream: question.upstream,
-                sharing: Sharing::Session(live.name.clone()),
-                id: question.id,
-                asked_as: question.asked_as,
-            };
-            Claim::Mine(Box::new(from), receipt)
-        }
-        Ok(Taken::Pending) => Claim::Pending,
-        Ok(Taken::Over) => Claim::Over,
-        Ok(Taken::Unknown) => Claim::Unknown,
-        Err(error) => {
+    taken(shared, live, id, answer)
+        .await
+        .unwrap_or_else(|error| {
             tracing::debug!(%error, "an answer could not be claimed");
             Claim::Away
-        }
-    }
+        })
 }
 
-async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<Taken, StoreError> {
+async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<Claim, StoreError> {
     let (sessions, fleet) = (&shared.rooms.sessions, &shared.rooms.fleet);
     let name = id.to_string();
     let record = sessions.kept(&live.key, Kind::Question, &name).await?;
@@ -153,34 +131,46 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         let question = Question::read(shared, live, &record)?;
         Some((record, question))
     }) else {
-        return Ok(Taken::Unknown);
+        return Ok(Claim::Unknown);
     };
     if question.delivered {
-        return Ok(Taken::Over);
+        return Ok(Claim::Over);
     }
     let answer = match &question.claimed {
         None => answer,
         Some((claimer, claimed)) if fleet.liveness(claimer).await? == Liveness::Dead => claimed,
-        Some(_) => return Ok(Taken::Pending),
+        Some(_) => return Ok(Claim::Pending),
     };
-    let claimed = |claimed| Question {
-        claimed,
+    let open = Question {
+        claimed: None,
         ..question.clone()
     };
-    let claim = claimed(Some((fleet.replica().clone(), answer.clone()))).write(shared, live);
+    let claimed = Some((fleet.replica().clone(), answer.clone()));
+    let answer = answer.clone();
+    let claim = Question {
+        claimed,
+        ..question
+    };
+    let claim = claim.write(shared, live);
     let new = Some(claim.clone());
     let swapped = sessions.swap_kept(&live.key, Kind::Question, &name, &record, new);
     if !swapped.await? {
-        return Ok(Taken::Pending); // by somebody else in this moment
+        return Ok(Claim::Pending); // by somebody else in this moment
     }
+    let from = QuestionRef {
+        tenant: live.name.tenant.clone(),
+        upstream: open.upstream.clone(),
+        sharing: Sharing::Session(live.name.clone()),
+        id: open.id.clone(),
+        asked_as: open.asked_as.clone(),
+    };
     let receipt = Receipt {
-        answer: answer.clone(),
-        asker: question.asker.clone(),
+        answer,
         name,
         record: claim,
-        open: claimed(None).write(shared, live),
+        open: Box::new(open),
     };
-    Ok(Taken::Claimed(Box::new(question), receipt))
+    Ok(Claim::Mine(Box::new(from), receipt))
 }
 
 /// The answer has reached its upstream. Where another process has asked, that is left for it to see.
@@ -193,20 +183,12 @@ pub(super) async fn delivered(
     let Receipt {
         name, record, open, ..
     } = receipt;
-    let delivered = Question::read(shared, live, &open).map(|question| {
-        let delivered = Question {
-            delivered: true,
-            ..question
-        };
-        delivered.write(shared, live)
-    });
-    replaced(
-        shared,
-        live,
-        (name, record),
-        delivered.filter(|_| !asked_here),
-    )
-    .await;
+    let delivered = Question {
+        delivered: true,
+        ..*open
+    };
+    let left = (!asked_here).then(|| delivered.write(shared, live));
+    replaced(shared, live, (name, record), left).await;
 }
 
 /// The answer has not reached its upstream: it may be claimed again.
@@ -214,6 +196,7 @@ pub(super) async fn release(shared: &Arc<Shared>, live: &Arc<Live>, receipt: Rec
     let Receipt {
         name, record, open, ..
     } = receipt;
+    let open = open.write(shared, live);
     replaced(shared, live, (name, record), Some(open)).await;
 }
 
@@ -284,6 +267,15 @@ pub(super) async fn forget(shared: &Shared, live: &Live, id: &Id) -> bool {
         }
     }
     true
+}
+
+// === impl Receipt ===
+
+impl Receipt {
+    /// Through whom the upstream has asked.
+    pub(super) fn asker(&self) -> &ReplicaId {
+        &self.open.asker
+    }
 }
 
 // === impl Question ===

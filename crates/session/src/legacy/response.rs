@@ -163,7 +163,7 @@ impl Answer {
         }
         let asked_here = self.asked.is_some();
         let mut attempt = self.deliver(from, receipt.answer.clone()).await;
-        let elsewhere = receipt.asker != *shared.rooms.fleet.replica();
+        let elsewhere = receipt.asker() != shared.rooms.fleet.replica();
         if matches!(attempt, Attempt::Elsewhere) && elsewhere {
             attempt = self.hand_over(&receipt).await;
         }
@@ -180,7 +180,7 @@ impl Answer {
     async fn hand_over(&self, receipt: &Receipt) -> Attempt {
         let (session, id) = (self.live.key.clone(), self.id.clone());
         let word = Word::Deliver(session, id, receipt.answer.clone());
-        match replicas::send(&self.shared, &receipt.asker, &word).await {
+        match replicas::send(&self.shared, receipt.asker(), &word).await {
             Ok(_) => Attempt::Over,
             Err(error) => {
                 tracing::debug!(%error, "an answer could not be handed to whoever asked");
