@@ -18,7 +18,7 @@ use vestibule_terms::{TenantId, mutation};
 use crate::LogError;
 use crate::embedded::Scribe;
 use crate::event_id::{EventId, EventIds, Position, StreamId};
-use crate::log::{Entry, Opened, StreamKind, StreamRef};
+use crate::log::{Entry, Opened, Post, StreamKind, StreamRef};
 use crate::redis::{Core, Mode, Modes};
 use crate::resume::{Decision, Resume};
 use crate::retain::{Budget, Limits, charge};
@@ -249,22 +249,39 @@ impl Held {
     }
 
     pub(crate) fn open(self: &Arc<Self>, kind: StreamKind) -> Result<Opened, LogError> {
-        let (requests, standalone) = match kind {
-            StreamKind::Post { requests } => (requests, false),
-            StreamKind::Standalone => (vec![], true),
+        let standalone = kind == StreamKind::Standalone;
+        let Post {
+            requests,
+            note,
+            events,
+        } = match kind {
+            StreamKind::Post(post) => post,
+            StreamKind::Standalone => Post::default(),
         };
         let (key_id, key) = self
             .shared
             .sealer
             .named_mac_key(Purpose::EVENT_CHAIN, self.session.tenant());
+        let id = StreamId::mint(standalone);
         let beginning = Beginning {
-            id: StreamId::mint(standalone),
+            id,
             epoch: u32::from_be_bytes(random()),
             key,
             key_id,
             requests,
         };
-        let start = self.with(|log, at| log.open(beginning, at))?;
+        // one turn of the lock is one submission: the disk and the store have all of it or nothing
+        let more = note.is_some() || !events.is_empty();
+        let start = self.grow(Some(id), |log, at| {
+            let start = log.open(beginning, at)?;
+            if let Some(note) = note {
+                log.note(id, note)?;
+            }
+            if more {
+                log.append(id, events, false, at)?;
+            }
+            Ok(start)
+        })?;
         let priming = self.shared.ids.mint(&self.session, &start);
         Ok(Opened {
             stream: self.stream(start.stream),

@@ -51,8 +51,8 @@ pub use embedded::EmbeddedLog;
 pub use error::LogError;
 pub use event_id::{EventId, EventIds, ForeignEventId, Position, StreamId, Verified};
 pub use log::{
-    Appended, Class, Entry, Event, Lag, Lost, NOTE_BYTES, Opened, Orphan, StreamKind, StreamLog,
-    StreamRef, Swept,
+    Appended, Class, Entry, Event, Lag, Lost, NOTE_BYTES, Opened, Orphan, Post, StreamKind,
+    StreamLog, StreamRef, Swept,
 };
 pub use memory::{MemoryLog, Stats};
 pub use redis::{Mode, Modes, RedisLog};

@@ -20,14 +20,33 @@ pub struct StreamRef {
     pub id: StreamId,
 }
 
+/// The answer of one POST, and what its stream begins with. It is kept all or not at all: who has
+/// been given an id of the stream has all of this behind it, whoever dies.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Post {
+    /// The raw id tokens of its requests, as the client wrote them (several in a batch).
+    pub requests: Vec<Bytes>,
+    /// What its writer notes first; see [`StreamLog::note`].
+    pub note: Option<Bytes>,
+    /// Its first events.
+    pub events: Vec<Bytes>,
+}
+
+impl From<Vec<Bytes>> for Post {
+    /// The answer of these requests, of which nothing is known yet.
+    fn from(requests: Vec<Bytes>) -> Self {
+        Self {
+            requests,
+            ..Self::default()
+        }
+    }
+}
+
 /// What a stream is for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StreamKind {
-    /// The SSE answer of one POST; the raw id tokens of its requests (several in a batch).
-    Post {
-        /// As the client wrote them.
-        requests: Vec<Bytes>,
-    },
+    /// The SSE answer of one POST.
+    Post(Post),
     /// A GET stream for what belongs to no call.
     Standalone,
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use vestibule_store::SessionKey;
 
 use crate::Pending;
-use crate::log::{Appended, Opened, StreamKind, StreamLog, StreamRef};
+use crate::log::{Appended, Opened, Post, StreamKind, StreamLog, StreamRef};
 
 /// The one writer of a POST stream. Dropping it before [`finish`](Writer::finish) makes the stream
 /// an orphan: its reader and the sweeps say so, and somebody else writes its end (EL-14, EL-15).
@@ -17,14 +17,15 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Opens the stream that answers these requests (their raw id tokens).
+    /// Opens the stream that answers one POST: these requests, or more of it.
     pub fn open<'a>(
         log: &'a Arc<dyn StreamLog>,
         session: &'a SessionKey,
-        requests: Vec<Bytes>,
+        post: impl Into<Post>,
     ) -> Pending<'a, Writer> {
+        let kind = StreamKind::Post(post.into());
         Box::pin(async move {
-            let opened = log.open(session, StreamKind::Post { requests }).await?;
+            let opened = log.open(session, kind).await?;
             Ok(Writer {
                 log: Arc::clone(log),
                 opened,

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::{Mutex, oneshot};
 use vestibule_exchange::RpcError;
 use vestibule_frame::{Id, encode as write};
-use vestibule_streamlog::{EventId, Lag, LogError, Reader, Stop, Writer};
+use vestibule_streamlog::{EventId, Lag, LogError, Post, Reader, Stop, Writer};
 use vestibule_terms::accept::Accepts;
 use vestibule_terms::reject::code;
 
@@ -49,13 +49,13 @@ struct State {
     replies: Vec<Option<Reply>>,
     left: usize,
     stage: Stage,
-    /// The newest note that stands by itself, from before there was a stream: it is kept before the
-    /// client is told of one, so that nobody who has an id is left with nothing to go on from.
+    /// The newest note from before there was a stream, which holds behind all that waits for one: the
+    /// stream begins with it, so that nobody who has an id is left with nothing to go on from.
     note: Option<Bytes>,
     /// The note that goes with the next event.
     next: Option<Bytes>,
-    /// What came while no stream could be opened, each with its note; it goes out first if one can be.
-    early: Vec<(Option<Bytes>, Bytes)>,
+    /// What came while no stream could be opened; it goes out first if one can be.
+    early: Vec<Bytes>,
     /// Whether there was a note: another process can go on with the call.
     noted: bool,
 }
@@ -167,13 +167,13 @@ impl Sink {
 
     /// The answer becomes a stream, if it is not one yet and the client takes one.
     pub(super) async fn open(&self) {
-        self.opened(&mut *self.state.lock().await).await;
+        self.opened(&mut *self.state.lock().await, None).await;
     }
 
     /// What was sent is left to another process, which goes on behind it; false when none can.
     pub(super) async fn leave(&self) -> bool {
         let mut state = self.state.lock().await;
-        state.noted && self.opened(&mut state).await
+        state.noted && self.opened(&mut state, None).await != Open::No
     }
 
     /// Sends a message that is no response. False when the client takes none.
@@ -183,10 +183,11 @@ impl Sink {
             return true;
         }
         let mut state = self.state.lock().await;
-        if !self.opened(&mut state).await {
-            return false;
+        match self.opened(&mut state, Some(&message)).await {
+            Open::No => return false,
+            Open::Before => self.append(&mut state, message).await,
+            Open::Now => {}
         }
-        self.append(&mut state, message).await;
         true
     }
 
@@ -197,10 +198,12 @@ impl Sink {
         }
         let mut state = self.state.lock().await;
         let waits = self.accepts.sse && matches!(state.stage, Stage::Waiting(_));
-        let had: usize = state.early.iter().map(|(_, had)| had.len()).sum();
+        let had: usize = state.early.iter().map(Bytes::len).sum();
         if waits && had + message.len() <= EARLY_MAX {
-            let note = state.next.take();
-            state.early.push((note, message));
+            if let Some(next) = state.next.take() {
+                state.note = Some(next);
+            }
+            state.early.push(message);
         }
     }
 
@@ -211,7 +214,7 @@ impl Sink {
         }
         let mut state = self.state.lock().await;
         if self.accepts.wants_stream() || !state.early.is_empty() {
-            self.opened(&mut state).await;
+            self.opened(&mut state, None).await;
         }
         state.left = state.left.saturating_sub(1);
         let last = state.left == 0;
@@ -243,7 +246,7 @@ impl Sink {
     /// (SSE-05).
     pub(super) async fn pause(&self, retry: Option<Duration>) {
         let mut state = self.state.lock().await;
-        if !self.opened(&mut state).await {
+        if self.opened(&mut state, None).await == Open::No {
             return;
         }
         let Stage::Streaming(writer) = &state.stage else {
@@ -261,51 +264,44 @@ impl Sink {
         }
     }
 
-    /// Whether the answer is a stream now.
-    async fn opened(&self, state: &mut State) -> bool {
+    /// Makes the answer a stream, if it is none yet, that begins with what waited for it and
+    /// `first`: the client is told of it when all of that is kept, with the note that belongs to it.
+    async fn opened(&self, state: &mut State, first: Option<&Bytes>) -> Open {
         if matches!(state.stage, Stage::Streaming(_)) {
-            return true;
+            return Open::Before;
         }
         if !self.accepts.sse || matches!(state.stage, Stage::Closed) {
-            return false;
+            return Open::No;
         }
-        let (writer, reader) = match self.begin().await {
+        let begun = self.begin(state.beginning(&self.requests, first)).await;
+        let (writer, reader) = match begun {
             Ok(begun) => begun,
             Err(error) => {
                 // Without a log the answer stays JSON: late, but not lost.
                 tracing::debug!(%error, "no stream could be opened");
-                return false;
+                return Open::No;
             }
         };
-        let priming = writer.opened().priming.clone();
+        let next = state.begun(first.is_some());
+        if let Some(note) = next {
+            keep(&writer, note, false).await;
+        }
         let streaming = Streaming {
             reader,
-            priming,
+            priming: writer.opened().priming.clone(),
             requests: self.requests.clone(),
         };
-        if let Some(note) = state.note.take() {
-            keep(&writer, note, true).await;
-        }
         let before = std::mem::replace(&mut state.stage, Stage::Streaming(writer));
         if let Stage::Waiting(answer) = before {
             // A broken connection is not a cancellation: the stream waits for its client.
             let _gone = answer.send(First::Stream(streaming));
         }
-        let next = state.next.take();
-        for (note, message) in std::mem::take(&mut state.early) {
-            state.keep(note).await;
-            self.append(state, message).await;
-        }
-        state.keep(next).await;
-        for reply in std::mem::take(&mut state.replies).into_iter().flatten() {
-            self.append(state, one_piece(reply.chunks)).await;
-        }
-        true
+        Open::Now
     }
 
-    async fn begin(&self) -> Result<(Writer, Reader), LogError> {
+    async fn begin(&self, post: Post) -> Result<(Writer, Reader), LogError> {
         let log = &self.shared.rooms.log;
-        let writer = Writer::open(log, &self.live.key, self.requests.clone()).await?;
+        let writer = Writer::open(log, &self.live.key, post).await?;
         let reader = log.attach(writer.stream(), 0).await?;
         Ok((writer, reader))
     }
@@ -337,11 +333,25 @@ impl Sink {
 }
 
 impl State {
-    /// Keeps a note with the event that comes next.
-    async fn keep(&self, note: Option<Bytes>) {
-        if let (Stage::Streaming(writer), Some(note)) = (&self.stage, note) {
-            keep(writer, note, false).await;
+    /// What the stream begins with.
+    fn beginning(&self, requests: &[Bytes], first: Option<&Bytes>) -> Post {
+        let newest = self.next.as_ref().filter(|_| first.is_some());
+        let replies = self.replies.iter().flatten();
+        let replies = replies.map(|reply| one_piece(reply.chunks.clone()));
+        let early = self.early.iter().cloned();
+        Post {
+            requests: requests.to_vec(),
+            note: newest.or(self.note.as_ref()).cloned(),
+            events: early.chain(replies).chain(first.cloned()).collect(),
         }
+    }
+
+    /// The stream has begun with that; the note that waits for the next event.
+    fn begun(&mut self, with_first: bool) -> Option<Bytes> {
+        self.note = None;
+        self.early = Vec::new();
+        self.replies = Vec::new();
+        self.next.take().filter(|_| !with_first)
     }
 }
 
@@ -366,6 +376,16 @@ async fn append(writer: &Writer, message: Bytes) -> Result<bool, LogError> {
 /// is full: what comes next would push out what the client has not had.
 fn is_full(lag: Lag) -> bool {
     lag.is_too_slow() || lag.events >= 1000
+}
+
+/// Whether the answer is a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Open {
+    No,
+    /// It was one already.
+    Before,
+    /// It has become one, with what it was to begin with.
+    Now,
 }
 
 impl Stage {

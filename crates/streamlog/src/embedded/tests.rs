@@ -15,7 +15,7 @@ use vestibule_terms::clock::SystemClock;
 use super::EmbeddedLog;
 use crate::suite::{self, sealer, session};
 use crate::{
-    Class, Entry, Event, EventId, Limits, LogError, Next, Opened, Reader, Resume, StreamKind,
+    Class, Entry, Event, EventId, Limits, LogError, Next, Opened, Post, Reader, Resume, StreamKind,
     StreamLog, StreamRef,
 };
 
@@ -119,9 +119,7 @@ fn reopened(folder: &Folder) -> Arc<EmbeddedLog> {
 }
 
 fn post() -> StreamKind {
-    StreamKind::Post {
-        requests: vec![Bytes::from_static(b"7")],
-    }
+    StreamKind::Post(vec![Bytes::from_static(b"7")].into())
 }
 
 fn payloads(range: std::ops::Range<u32>) -> Vec<Bytes> {
@@ -234,6 +232,33 @@ async fn el_15_a_stream_whose_process_died_gets_exactly_one_end() {
     let (rest, end) = replayed(&log, &had[8].0).await;
     assert_eq!((texts(&rest), end), (vec![unknown], Some(Next::Finished)));
     assert!(log.sweep().await.unwrap().orphans.is_empty());
+}
+
+/// EL-15, SSE-04: whoever holds an id of a stream has behind it what the stream began with, and the
+/// note that belongs to that, however early its process dies.
+#[tokio::test]
+async fn el_15_what_a_stream_begins_with_is_kept_with_its_beginning() {
+    let folder = Folder::new();
+    let (log, _disk) = open(
+        settings(&folder, Writing::Thread),
+        &sealer(),
+        Limits::default(),
+        &[mine()],
+    );
+    let post = Post {
+        requests: vec![Bytes::from_static(b"7")],
+        note: Some(Bytes::from_static(NOTE)),
+        events: payloads(0..2),
+    };
+    let opened = log.open(&mine(), StreamKind::Post(post)).await.unwrap();
+    let log = reopened(&folder.killed());
+    let (had, end) = replayed(&log, opened.priming.as_ref().unwrap()).await;
+    assert_eq!(texts(&had), payloads(0..2));
+    let orphaned = Next::Orphaned {
+        requests: vec![Bytes::from_static(b"7")],
+        note: Some(Bytes::from_static(NOTE)),
+    };
+    assert_eq!(end, Some(orphaned));
 }
 
 /// RES-07: whatever happens in whichever life, an id stands for one event for ever.

@@ -12,9 +12,7 @@ suite::tests!(make);
 
 async fn post(log: &MemoryLog, session: &SessionKey) -> StreamRef {
     log.begin_session(session).await.unwrap();
-    let kind = StreamKind::Post {
-        requests: vec![Bytes::from_static(b"1")],
-    };
+    let kind = StreamKind::Post(vec![Bytes::from_static(b"1")].into());
     log.open(session, kind).await.unwrap().stream
 }
 
@@ -144,9 +142,7 @@ async fn el_20_undelivered_ends_make_room_last_and_explicitly() {
     let mut beginnings = vec![];
     for _ in 0..20 {
         log.begin_session(&mine).await.unwrap();
-        let kind = StreamKind::Post {
-            requests: vec![Bytes::from_static(b"1")],
-        };
+        let kind = StreamKind::Post(vec![Bytes::from_static(b"1")].into());
         let opened = log.open(&mine, kind).await.unwrap();
         let last = Some(Bytes::from(vec![b'x'; 1000]));
         log.finish(&opened.stream, last).await.unwrap();
@@ -228,7 +224,7 @@ async fn el_20_remembered_streams_are_bounded() {
     assert_eq!(log.stats().streams, 3);
     log.append(&running, events(1, 1)).await.unwrap();
     let (_two, _three) = (post(&log, &mine).await, post(&log, &mine).await);
-    let kind = StreamKind::Post { requests: vec![] };
+    let kind = StreamKind::Post(vec![].into());
     assert_eq!(log.open(&mine, kind).await, Err(LogError::Full(3)));
 }
 
