@@ -65,7 +65,7 @@ pub(super) struct Connector {
     ca: Option<TlsCertificates>,
     connect_timeout: Duration,
     command_timeout: Duration,
-    /// The sentinel or the node that is asked next.
+    /// The node that is asked next.
     first: AtomicUsize,
     /// The primary that sentinels have named.
     named: Mutex<Option<Named>>,
@@ -78,6 +78,8 @@ struct Named {
     epoch: u64,
     host: String,
     port: u16,
+    /// Whether it is being replaced: it may answer, and loses what it is told from now on.
+    leaves: bool,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -142,14 +144,14 @@ impl Connector {
     }
 
     /// The primary that the newest configuration names. A sentinel that has not heard of a failover
-    /// names the one before, which may be back and think that it is still what it was.
+    /// names the one before, which may be back and think that it is still what it was; and while one
+    /// replaces it, it is nobody's: what it took would be lost.
     async fn ask_sentinels(&self, master: &str) -> Result<Connected, String> {
-        let asking = self.endpoint.addresses.iter();
-        let asking = asking.map(|(host, port)| self.ask_sentinel(host, *port, master));
-        let mut newest: Option<Named> = None;
+        let (mut newest, mut leaving) = (None::<Named>, None);
         let mut why = String::new();
-        for said in join_all(asking).await {
+        for said in self.ask_all(master).await {
             match said {
+                Ok(named) if named.leaves => leaving = leaving.max(Some(named.epoch)),
                 Ok(named)
                     if newest
                         .as_ref()
@@ -161,29 +163,36 @@ impl Connector {
                 Err(error) => why = error,
             }
         }
-        let named = newest.ok_or(why)?;
+        if leaving.is_some() {
+            why = "the primary is being replaced".to_owned();
+        }
+        let named = newest.filter(|named| Some(named.epoch) > leaving);
+        let named = named.ok_or(why)?;
         let connected = self.connect_to(&named.host, named.port).await?;
         *locked(&self.named) = Some(named);
         Ok(connected)
     }
 
-    /// Whether a sentinel names a newer primary than the one that was connected to. They are asked in
-    /// turn, one a call.
+    /// Whether a sentinel names a newer primary than the one that was connected to.
     pub(super) async fn is_superseded(&self) -> bool {
         let Form::Sentinel { master } = &self.endpoint.form else {
             return false;
         };
-        let addresses = &self.endpoint.addresses;
-        let number = self.first.fetch_add(1, Ordering::Relaxed) % addresses.len();
-        let (host, port) = &addresses[number];
-        let Ok(now) = self.ask_sentinel(host, *port, master).await else {
-            return false;
-        };
+        let said = self.ask_all(master).await;
         let known = locked(&self.named);
-        known.as_ref().is_some_and(|known| {
-            let another = (&known.host, known.port) != (&now.host, now.port);
-            another && now.epoch > known.epoch
-        })
+        let newer = |now: &Named| {
+            known.as_ref().is_some_and(|known| {
+                let another = (&known.host, known.port) != (&now.host, now.port);
+                another && now.epoch > known.epoch
+            })
+        };
+        said.iter().flatten().any(newer)
+    }
+
+    async fn ask_all(&self, master: &str) -> Vec<Result<Named, String>> {
+        let asking = self.endpoint.addresses.iter();
+        let asking = asking.map(|(host, port)| self.ask_sentinel(host, *port, master));
+        join_all(asking).await
     }
 
     async fn ask_sentinel(&self, host: &str, port: u16, master: &str) -> Result<Named, String> {
@@ -203,8 +212,13 @@ impl Connector {
         let epoch = known
             .get("config-epoch")
             .and_then(|epoch| epoch.parse().ok());
+        let flags = known.get("flags").map_or("", String::as_str);
+        let replaced = flags.split(',').any(|flag| flag == "failover_in_progress");
+        // these change when a failover ends, the address above as soon as the new primary leads
+        let before = known.get("ip") == Some(&host) && known.get("port") == Some(&port.to_string());
         Ok(Named {
             epoch: epoch.unwrap_or(0),
+            leaves: replaced && before,
             host,
             port,
         })
