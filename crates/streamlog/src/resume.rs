@@ -134,7 +134,14 @@ pub(crate) fn decide(position: &Position, remembered: Option<Remembered<'_>>) ->
         (_, true, true) => Decision::Ending,
         (_, true, false) => Decision::Replay,
         (true, false, _) => Decision::StandaloneGap {
-            after: stream.ring.first() - 1,
+            after: if standing == Standing::Diverged && stream.epoch == position.epoch {
+                // It has all of a history that the store has lost from somewhere on: what both
+                // have in common is never sent twice, what is behind its number it cannot have.
+                position.seq.min(stream.ring.top())
+            } else {
+                0
+            }
+            .max(stream.ring.first() - 1),
         },
         (false, false, _) if stream.has_requests => Decision::LostPost,
         (false, false, _) => Decision::Unknown,

@@ -17,6 +17,7 @@ use vestibule_store::redis::{Key, Redis, Reply, Script, Slot};
 use vestibule_store::{AtRest, Fleet, SessionKey, StoreError, random};
 
 use super::hint::{Hint, Kind};
+use super::unfound::Unfound;
 use super::{keys, publish, record, script, ship, standalone};
 use crate::event_id::StreamId;
 use crate::held::Held;
@@ -50,6 +51,8 @@ pub(crate) struct Core {
     pub(super) asking: DashSet<SessionKey>,
     /// When the store was last asked about everything.
     pub(super) probed: Mutex<Option<Instant>>,
+    /// Streams of which nobody has anything.
+    pub(super) unfound: Unfound,
     /// Registrations of standalone readers.
     pub(super) numbers: AtomicU64,
     /// Whether this replica still reaches anybody.

@@ -24,6 +24,9 @@ use crate::session_log::{Record, Role};
 
 /// How long an owner has to repair what the store has lost (EL-12).
 pub(super) const REPAIR: Duration = Duration::from_secs(3);
+/// How long whoever goes on with a call has to come to where the client stands (EL-15): the store has
+/// lost a tail and its owner is dead, but the upstream says it all once more, under the same ids.
+pub(super) const CATCH_UP: Duration = Duration::from_secs(15);
 /// How often it is looked whether it has.
 pub(super) const LOOK: Duration = Duration::from_millis(100);
 
@@ -50,24 +53,30 @@ impl Core {
         if let Some(decided) = self.decide_here(held, position).await? {
             return Ok(decided);
         }
-        let until = Instant::now() + REPAIR;
+        let begun = Instant::now();
         loop {
-            let may_wait = Instant::now() < until;
+            let may_wait = begun.elapsed() < REPAIR;
             match self.look_up(held, id, may_wait.then_some(position)).await? {
                 Some(Look::Here) => {
                     let resumed = held.resume(position)?;
-                    if !resumed.is_loss() || !may_wait {
+                    if !resumed.is_loss() {
                         return Ok(resumed);
                     }
-                    if held.with(|log, _| log.role(id)) != Some(Role::Mirror) {
-                        return Ok(resumed); // whoever could repair it is gone
+                    let (role, comes) = held.with(|log, _| (log.role(id), log.comes_to(position)));
+                    // else whoever could repair it is gone
+                    let repairs = may_wait && role == Some(Role::Mirror);
+                    if !(repairs || comes && begun.elapsed() < CATCH_UP) {
+                        return Ok(resumed);
                     }
                 }
-                Some(Look::Nothing) if may_wait && !id.is_standalone() => {
+                Some(Look::Nothing) if may_wait && !id.is_standalone() && !self.unfound.has(id) => {
                     self.ask_everybody(held, id).await;
                     sleep(LOOK * 5).await;
                 }
                 Some(Look::Nothing) => {
+                    if !id.is_standalone() {
+                        self.unfound.note(id);
+                    }
                     held.with(|log, _| log.drop_locally(id));
                     return held.resume(position);
                 }
@@ -113,7 +122,9 @@ impl Core {
         }
         // somebody else may have written what we do not know of
         let _asked_for_long_enough = timeout(REPAIR, probed(held, id)).await.is_err();
-        match held.with(|log, _| log.role(id)) {
+        let (role, comes) = held.with(|log, _| (log.role(id), log.comes_to(position)));
+        match role {
+            Some(Role::Own) if comes => Ok(None),
             Some(Role::Own | Role::Diverged) => held.resume(position).map(Some),
             Some(Role::Mirror | Role::Fenced) | None => Ok(None),
         }

@@ -35,6 +35,7 @@ mod ship;
 mod standalone;
 #[cfg(test)]
 mod tests;
+mod unfound;
 
 use std::fmt;
 use std::sync::Arc;
@@ -51,6 +52,7 @@ use vestibule_terms::{Clock, TenantId};
 
 pub(crate) use self::core::Core;
 use self::core::Pause;
+use self::unfound::Unfound;
 
 use crate::held::{Outlet, Shared};
 use crate::log::{Appended, Entry, Event, Opened, StreamKind, StreamLog, StreamRef, Swept};
@@ -114,6 +116,7 @@ impl RedisLog {
                 by_tag: DashMap::new(),
                 asking: DashSet::new(),
                 probed: std::sync::Mutex::default(),
+                unfound: Unfound::default(),
                 numbers: AtomicU64::new(0),
                 #[cfg(test)]
                 fate: tests::Fate::default(),

@@ -116,6 +116,37 @@ fn res_05_other_histories_are_losses() {
     }
 }
 
+/// EL-13, EL-5: a standalone stream whose store has lost a tail: what the client shares with it is
+/// not sent again, what is behind its number is; of another life's stream it has nothing.
+#[test]
+fn res_05_a_rolled_back_standalone_stream_repeats_nothing() {
+    let (trimmed, _) = ring(3);
+    let (ring, chains) = ring(0);
+    for (ring, epoch, seq, chain, expected) in [
+        (&ring, 1, 9, [0; 8], 3),
+        (&ring, 1, 3, [0; 8], 3),
+        (&ring, 1, 2, [0; 8], 2),
+        (&ring, 2, 2, chains[2], 0),
+        (&trimmed, 1, 4, [0; 8], 3),
+        (&trimmed, 2, 2, chains[2], 3),
+    ] {
+        let position = Position {
+            stream: StreamId::mint(true),
+            epoch,
+            seq,
+            chain,
+        };
+        let remembered = Remembered {
+            epoch: 1,
+            ring,
+            ended: false,
+            has_requests: false,
+        };
+        let gap = Decision::StandaloneGap { after: expected };
+        assert_eq!(decide(&position, Some(remembered)), gap, "{position:?}");
+    }
+}
+
 /// RES-06: what ends a client's reconnecting is 405, what is not its own is 400.
 #[test]
 fn res_06_statuses_and_labels_are_distinct() {

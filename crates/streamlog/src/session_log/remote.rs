@@ -20,7 +20,7 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 use super::{Moment, SessionLog, Stream};
-use crate::event_id::{Chain, StreamId};
+use crate::event_id::{Chain, Position, StreamId};
 use crate::redis::Mode;
 use crate::retain::Limits;
 use crate::tail::Stop;
@@ -217,6 +217,15 @@ impl SessionLog {
     pub(crate) fn read_by(&self, id: StreamId) -> Option<Arc<str>> {
         let remote = self.remote(id).filter(|remote| remote.role == Role::Own)?;
         remote.readers.other.clone()
+    }
+
+    /// Whether the stream may still come to that position: it is behind it, and its call is gone on
+    /// with from a note.
+    pub(crate) fn comes_to(&self, position: &Position) -> bool {
+        self.streams.get(&position.stream).is_some_and(|stream| {
+            let behind = stream.ring.top() < position.seq && stream.ended.is_none();
+            behind && stream.epoch == position.epoch && stream.note.latest().is_some()
+        })
     }
 
     /// Who writes that stream, as far as is known here.

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::LogError;
+use crate::redis::import::REPAIR;
 
 /// EL-6: an append whose answer was lost is not repeated, however often it is tried, also with more
 /// than there was at first.
@@ -123,6 +124,75 @@ async fn el_13_a_lost_tail_of_a_dead_owner_is_told() {
     let c = replicas.start();
     let mut reader = c.reader(seen[1].id.as_ref().unwrap()).await;
     assert_eq!(payloads(&mut reader, 3).await, ["x", "y", "z"]);
+}
+
+/// EL-15, EL-12: the owner is dead and the tail is lost, but the call is gone on with from its note,
+/// and its upstream says once more what it had said: under the same ids, so the client that had all
+/// of that lacks nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn el_15_a_lost_tail_comes_again_from_the_upstream() {
+    let Some(replicas) = Replicas::new() else {
+        return;
+    };
+    let (a, b) = (replicas.start(), replicas.start());
+    let writer = a.writer().await;
+    writer.note(text("behind 2")).await.unwrap();
+    writer.append(texts(["1", "2"])).await.unwrap();
+    a.shipped().await;
+    snapshot();
+    writer.append(texts(["3", "4"])).await.unwrap();
+    a.shipped().await;
+    let seen = a.any.read(writer.stream(), 0, 9).await.unwrap();
+    roll_back();
+    a.kill();
+    let at_the_end = seen[3].id.clone().unwrap();
+    let (resuming, at) = (Arc::clone(&b.any), at_the_end.clone());
+    let resumed = tokio::spawn(async move { resuming.resume(&mine(), at.as_str()).await });
+    let orphan = loop {
+        let orphans = b.any.sweep().await.unwrap().orphans;
+        if let [orphan] = &orphans[..] {
+            break orphan.clone();
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!(orphan.note, Some(text("behind 2")));
+    assert!(!resumed.is_finished(), "nothing is said before that");
+    let writer = Writer::claim(&b.any, &orphan.stream)
+        .await
+        .unwrap()
+        .unwrap();
+    for event in ["3", "4", "5"] {
+        writer.append(texts([event])).await.unwrap();
+    }
+    let Resume::Replay { stream, after: 4 } = resumed.await.unwrap().unwrap() else {
+        panic!("all of it is there again");
+    };
+    let mut reader = b.any.attach(&stream, 4).await.unwrap();
+    assert_eq!(payloads(&mut reader, 1).await, ["5"]);
+}
+
+/// EL-13: nobody has the stream any more. Who asks first waits until everybody was asked, who comes
+/// back is told at once, and the owner that turns up after all is still found.
+#[tokio::test(start_paused = true)]
+async fn el_13_a_stream_that_nobody_has_is_not_looked_for_each_time() {
+    let Some(replicas) = Replicas::new() else {
+        return;
+    };
+    let (a, b) = (replicas.start(), replicas.start());
+    let writer = a.writer().await;
+    a.shipped().await;
+    a.goes(Way::Unanswered);
+    ask(&["FLUSHALL"]);
+    for longest in [REPAIR * 2, REPAIR / 2] {
+        let before = Instant::now();
+        assert_eq!(b.resume(&priming(&writer)).await, Resume::Unknown);
+        assert!(before.elapsed() <= longest, "{:?}", before.elapsed());
+    }
+    a.goes(Way::Open);
+    writer.append(texts(["1"])).await.unwrap();
+    a.shipped().await;
+    let mut reader = b.reader(&priming(&writer)).await;
+    assert_eq!(payloads(&mut reader, 1).await, ["1"]);
 }
 
 /// EL-6: a history that is not ours is not written to; the stream's reader is told and its writer
