@@ -176,6 +176,8 @@ impl Judging<'_> {
                 }
                 false
             }
+            // EL-13: nobody has anything of the stream any more
+            Close::ResumeRefused(405) if self.lost_with_both(self.record.closed) => false,
             Close::ResumeRefused(_) => {
                 findings.add(Finding::ResumeRefused, || self.name());
                 true
@@ -232,8 +234,7 @@ impl Judging<'_> {
             End::Error { code, reason } => {
                 let stated = *code == CALL_LOST
                     && reason == "stream_history_lost"
-                    && self.terms.loses_tails
-                    && self.hit(heard.at, |blow| blow == Blow::Failover);
+                    && self.lost_with_both(heard.at);
                 if !stated {
                     findings.add(Finding::WrongTerminal, || {
                         format!("{}: {code} {reason}", self.name())
@@ -321,6 +322,11 @@ impl Judging<'_> {
                 format!("{}: {number} where {due} was due", self.name())
             });
         }
+    }
+
+    /// Whether the end of its stream may have been lost with who could have repaired it.
+    pub(super) fn lost_with_both(&self, until: Micros) -> bool {
+        self.terms.loses_tails && super::lost_with_both(self.faults, self.record.started, until)
     }
 
     /// Whether such a blow fell while the call ran.

@@ -16,13 +16,33 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::history::History;
+use crate::history::{Blow, Fault, History, Micros, span};
 use book::Book;
 
 /// How late the one error of a call may come after its owner has died.
 pub(crate) const TERMINAL_WITHIN: Duration = Duration::from_secs(15);
 /// Examples kept of each kind of finding.
 const EXAMPLES: usize = 5;
+
+/// So soon after a failover every replica that lives has found the new primary and written again what
+/// that lacks (EL-12, EL-23).
+const REPAIRED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Whether between these moments a tail of the store was lost together with a replica, which alone
+/// could have written it again. While owners live, a failover is no excuse for anything.
+fn lost_with_both(faults: &[Fault], from: Micros, to: Micros) -> bool {
+    let kills = |fault: &&Fault| matches!(fault.blow, Blow::KillOwner | Blow::KillReader);
+    let failovers = faults.iter().filter(|fault| fault.blow == Blow::Failover);
+    failovers
+        .filter(|failover| failover.at <= to && failover.until >= from)
+        .any(|failover| {
+            faults.iter().filter(kills).any(|kill| {
+                let soon =
+                    kill.at <= failover.until || span(failover.until, kill.at) <= REPAIRED_WITHIN;
+                kill.at >= failover.at && soon && kill.at <= to
+            })
+        })
+}
 
 /// What a run promised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +239,7 @@ pub(crate) fn judge(history: &History, terms: Terms) -> Verdict {
     let mut findings = Findings::default();
     let calls = calls::judge(history, &book, terms, &mut findings);
     let answers = answers::judge(history, &book, terms, &mut findings);
-    let news = news::judge(history, &book, &mut findings);
+    let news = news::judge(history, &book, terms, &mut findings);
     let cancels = cancels::judge(history, &book, &mut findings);
     for forgery in &history.forgeries {
         if forgery.served() {

@@ -4,8 +4,8 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use super::book::{Book, Notice};
-use super::{Finding, Findings};
-use crate::history::{History, News, NewsRecord, span};
+use super::{Finding, Findings, Terms, lost_with_both};
+use crate::history::{History, Micros, News, NewsRecord, span};
 
 /// What is told about them.
 #[derive(Debug, Default)]
@@ -16,14 +16,21 @@ pub(super) struct Told {
     worst_resume: Duration,
 }
 
-pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings) -> Told {
+pub(super) fn judge(
+    history: &History,
+    book: &Book<'_>,
+    terms: Terms,
+    findings: &mut Findings,
+) -> Told {
     let mut told = Told::default();
+    // how far the upstream was read was lost with them: it is read from further back
+    let lost = |at| terms.loses_tails && lost_with_both(&history.faults, 0, at);
     for record in &history.news {
         let sent = book
             .news
             .get(record.key.as_str())
             .map_or(&[][..], |sent| sent);
-        order(record, sent, findings);
+        order(record, sent, lost, findings);
         told.stated += missing(record, sent, findings);
         for status in &record.refused {
             findings.add(Finding::ResumeRefused, || {
@@ -43,22 +50,27 @@ pub(super) fn judge(history: &History, book: &Book<'_>, findings: &mut Findings)
     told
 }
 
-/// Stream and number of each notification, and whether it had an id.
-fn numbers(record: &NewsRecord) -> impl Iterator<Item = (usize, bool, u64)> {
+/// When and on which stream each notification came, whether it had an id, its number.
+fn numbers(record: &NewsRecord) -> impl Iterator<Item = (Micros, usize, bool, u64)> {
     record.heard.iter().filter_map(|heard| match heard.what {
-        News::Number(number) => Some((heard.stream, heard.id.is_some(), number)),
+        News::Number(number) => Some((heard.at, heard.stream, heard.id.is_some(), number)),
         News::Repair | News::Foreign(_) => None,
     })
 }
 
-fn order(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) {
+fn order(
+    record: &NewsRecord,
+    sent: &[Notice<'_>],
+    lost: impl Fn(Micros) -> bool,
+    findings: &mut Findings,
+) {
     let known: HashMap<u64, Option<&str>> = sent
         .iter()
         .map(|notice| (notice.number, notice.stream))
         .collect();
     let mut seen: HashMap<u64, (usize, bool)> = HashMap::new();
     let mut highest: HashMap<(usize, Option<&str>), u64> = HashMap::new();
-    for (stream, has_id, number) in numbers(record) {
+    for (at, stream, has_id, number) in numbers(record) {
         let source = known.get(&number).copied();
         if source.is_none() {
             findings.add(Finding::Foreign, || {
@@ -67,7 +79,7 @@ fn order(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) {
         }
         if let Some((before, had_id)) = seen.insert(number, (stream, has_id)) {
             // EL-22: what came without an id, while the store was away, comes once more with one
-            if !had_id {
+            if !had_id || lost(at) {
                 continue;
             }
             findings.add(Finding::NewsRepeated, || {
@@ -96,7 +108,7 @@ fn order(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) {
 /// Looks for what never came. What a later "look again" makes good was stated; the rest was lost in
 /// silence.
 fn missing(record: &NewsRecord, sent: &[Notice<'_>], findings: &mut Findings) -> u64 {
-    let seen: HashSet<u64> = numbers(record).map(|(_, _, number)| number).collect();
+    let seen: HashSet<u64> = numbers(record).map(|(.., number)| number).collect();
     let repaired = record
         .heard
         .iter()

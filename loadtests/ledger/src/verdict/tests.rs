@@ -375,8 +375,18 @@ fn el_13_a_lost_history_must_be_due_to_a_lost_tail() {
         loses_tails: true,
         ..TERMS
     };
-    assert_eq!(found(&history, terms), []);
     assert_eq!(found(&history, TERMS), [("wrong terminals", 1)]);
+    assert_eq!(found(&history, terms), [], "its owner was killed too");
+    let mut alive = history.clone();
+    alive.faults.retain(|fault| fault.blow == Blow::Failover);
+    let alive = found(&alive, terms);
+    assert_eq!(alive, [("wrong terminals", 1)], "its owner could repair it");
+    call(&mut history).close = Close::ResumeRefused(405);
+    call(&mut history).afterwards = None;
+    call(&mut history).heard.pop();
+    assert_eq!(found(&history, terms), [], "nobody has anything of it");
+    history.faults.retain(|fault| fault.blow == Blow::Failover);
+    assert!(found(&history, terms).contains(&("resumes refused", 1)));
 }
 
 #[test]
