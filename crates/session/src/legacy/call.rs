@@ -10,12 +10,11 @@ use tokio::time::Instant;
 use vestibule_exchange::{Call, Continuation, Event, Exchange, Final, LogLevel, RpcError};
 use vestibule_frame::meta::Reserved;
 use vestibule_frame::{Draft, Frame, Id};
-use vestibule_store::modify;
 use vestibule_streamlog::{Class, Writer};
-use vestibule_terms::reject::code;
 use vestibule_terms::{Method, Outcome, Principal, Record, Reject, ServerPlan, UpstreamId};
 
 use super::batch::Held;
+use super::effect::Effect;
 use super::inlet::one_piece;
 use super::live::Live;
 use super::note::{Heading, Note};
@@ -40,15 +39,6 @@ pub(super) struct Request {
     pub(super) record: Record,
     /// What is held until the call is over.
     pub(super) held: Option<Held>,
-}
-
-/// What is done in the session when a call has succeeded.
-enum Effect {
-    None,
-    /// The result is `{}` whatever upstreams say (5.1).
-    Level,
-    Subscribe(Arc<str>),
-    Unsubscribe(Arc<str>),
 }
 
 struct Driver {
@@ -389,57 +379,5 @@ impl Driver {
             None => self.record.set_outcome(Outcome::Cancelled),
         }
         self.sink.done(self.index, reply).await;
-    }
-}
-
-// === impl Effect ===
-
-impl Effect {
-    fn of(method: Method, frame: &Frame) -> Self {
-        let uri = || {
-            frame
-                .uri()
-                .and_then(|uri| frame.string(uri))
-                .map(|uri| Arc::from(&*uri))
-        };
-        if method == Method::LoggingSetLevel {
-            Effect::Level
-        } else if method == Method::ResourcesSubscribe {
-            uri().map_or(Effect::None, Effect::Subscribe)
-        } else if method == Method::ResourcesUnsubscribe {
-            uri().map_or(Effect::None, Effect::Unsubscribe)
-        } else {
-            Effect::None
-        }
-    }
-
-    /// Keeps in the session what the call has settled; the end as the client gets it.
-    async fn apply(self, shared: &Shared, live: &Live, end: Final) -> Final {
-        let ok = match &end {
-            Final::Message(draft) => draft.frame().result().is_some(),
-            Final::Empty => true,
-            Final::Error(_) | Final::View(_) | Final::List(_) | Final::Cancelled => false,
-        };
-        let (uri, add) = match self {
-            Effect::Level if matches!(end, Final::Cancelled) => return end,
-            Effect::Level => return Final::Empty,
-            Effect::Subscribe(uri) if ok => (uri, true),
-            Effect::Unsubscribe(uri) if ok => (uri, false),
-            Effect::None | Effect::Subscribe(_) | Effect::Unsubscribe(_) => return end,
-        };
-        let kept = modify(&*shared.rooms.sessions, &live.key, |state| {
-            if add {
-                state.subscriptions.insert(Arc::clone(&uri));
-            } else {
-                state.subscriptions.remove(&uri);
-            }
-        });
-        match kept.await {
-            Ok(_) => end,
-            Err(error) => {
-                tracing::warn!(%error, "a subscription could not be kept");
-                Final::Error(RpcError::new(code::INTERNAL, "internal error"))
-            }
-        }
     }
 }

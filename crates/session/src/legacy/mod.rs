@@ -12,6 +12,7 @@ mod batch;
 mod call;
 mod claim;
 mod continuing;
+mod effect;
 mod end;
 mod get;
 mod hold;
