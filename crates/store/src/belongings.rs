@@ -19,16 +19,19 @@ pub enum Kind {
     Upstream,
     /// A question to the client that waits for its answer.
     Question,
+    /// A call that waits between two rounds at its upstream.
+    Round,
 }
 
 impl Kind {
-    const ALL: [Kind; 2] = [Kind::Upstream, Kind::Question];
+    const ALL: [Kind; 3] = [Kind::Upstream, Kind::Question, Kind::Round];
 
     /// How it is written down.
     pub(crate) const fn letter(self) -> u8 {
         match self {
             Kind::Upstream => b'u',
             Kind::Question => b'q',
+            Kind::Round => b'r',
         }
     }
 
@@ -42,6 +45,7 @@ impl Kind {
         match self {
             Kind::Upstream => "upstream",
             Kind::Question => "question",
+            Kind::Round => "round",
         }
     }
 }
