@@ -111,9 +111,10 @@ impl Catalog {
     }
 
     /// The capabilities that an upstream is told of: the client's, where questions can be relayed;
-    /// across eras none (CAP-06). MCP Apps reach one upstream's server only (APP-04).
+    /// of a modern client none to a legacy upstream (CAP-06). MCP Apps reach one upstream's server
+    /// only (APP-04).
     pub fn class(&self, viewer: Viewer<'_>, profile: &Profile) -> Arc<Capabilities> {
-        if viewer.revision.era() != profile.revision.era() {
+        if viewer.revision.is_modern() && !profile.revision.is_modern() {
             return Arc::default();
         }
         let masked = viewer.capabilities.masked(profile.revision);

@@ -111,9 +111,11 @@ impl Enumeration {
         match end {
             Final::Message(draft) => self.read(draft.frame()),
             Final::Error(error) => Err(error),
-            Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => {
-                Err(RpcError::protocol(&self.upstream, "list_result"))
-            }
+            Final::View(_)
+            | Final::List(_)
+            | Final::Empty
+            | Final::Wanted(_)
+            | Final::Cancelled => Err(RpcError::protocol(&self.upstream, "list_result")),
         }
     }
 

@@ -11,6 +11,7 @@ use vestibule_terms::{
 use crate::capability::Capabilities;
 use crate::continuation::Continuation;
 use crate::inlet::Inlet;
+use crate::rounds::Rounds;
 
 /// Names one legacy client session to the rooms below the session room. Not a credential: whoever
 /// holds one got it from the session room, which has checked its owner.
@@ -118,6 +119,8 @@ pub struct Call {
     pub inlet: Option<Arc<dyn Inlet>>,
     /// What this call goes on with; none for one that begins here.
     pub continues: Option<Arc<Continuation>>,
+    /// How it goes through the rounds of a stateless upstream (clients with sessions).
+    pub rounds: Rounds,
 }
 
 impl fmt::Debug for Call {

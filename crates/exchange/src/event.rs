@@ -12,6 +12,7 @@ use vestibule_frame::Draft;
 use crate::call::LogLevel;
 use crate::error_map::RpcError;
 use crate::question::Question;
+use crate::rounds::Wanted;
 use crate::view::{ListPage, ServerView};
 
 /// One thing said about a running call.
@@ -67,6 +68,8 @@ pub enum Final {
     List(ListPage),
     /// An empty result (`{}`).
     Empty,
+    /// The upstream wants to be told something first: the session asks its client, and calls again.
+    Wanted(Box<Wanted>),
     /// The call was cancelled: no response at all (CAN-03).
     Cancelled,
 }

@@ -10,6 +10,7 @@
 //! - [`service`]: the seam between stages: a tower service from [`Call`] to [`Events`];
 //! - [`connector`]: the seam to upstreams, and [`inlet`]: the way up for what belongs to no call;
 //! - [`continuation`]: what another process began;
+//! - [`rounds`]: what a stateless upstream wants to know before it goes on;
 //! - [`view`]: what a virtual server offers, for `initialize` and `server/discover`;
 //! - [`capability`]: what a client can do for a server;
 //! - [`error_map`]: how an error of one hop reads on the other.
@@ -22,6 +23,7 @@ pub mod error_map;
 pub mod event;
 pub mod inlet;
 pub mod question;
+pub mod rounds;
 pub mod service;
 pub mod view;
 
@@ -33,6 +35,7 @@ pub use error_map::RpcError;
 pub use event::{Event, Events, Final};
 pub use inlet::{Arrival, Away, Inlet};
 pub use question::{Question, QuestionRef};
+pub use rounds::{Answers, Rounds, Wanted, Wish};
 pub use service::{Backchannel, Exchange};
 pub use view::{ListPage, ServerView};
 

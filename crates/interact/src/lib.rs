@@ -2,8 +2,10 @@
 //!
 //! Calls that ask nothing go straight through. Between legacy client and legacy upstream questions
 //! pass and are answered at most once; between modern client and modern upstream rounds of
-//! `input_required` pass with the upstream's state sealed. Where the two are of different eras a
-//! question cannot be relayed yet, and the call ends at once with -31007.
+//! `input_required` pass with the upstream's state sealed. What a modern upstream wants to know of a
+//! client with a session is checked and labelled here and asked by the session room, which calls
+//! again. A question of a legacy upstream to a modern client cannot be relayed yet, and the call ends
+//! at once with -31007.
 //!
 //! | module | holds |
 //! |---|---|

@@ -1,9 +1,12 @@
-//! Rounds of a call between a modern client and a modern upstream: `input_required` results on
-//! their way down, retries on their way up. Stateless: everything is in the sealed state.
+//! Rounds of a call to a modern upstream: `input_required` results on their way down, retries on
+//! their way up. Stateless: for a modern client everything is in the sealed state, for a legacy one
+//! with its session, which asks and calls again.
+
+use std::borrow::Cow;
 
 use bytes::Bytes;
-use vestibule_exchange::{Call, Capabilities, Final, RpcError};
-use vestibule_frame::{Draft, Frame, Span, json};
+use vestibule_exchange::{Call, Capabilities, Final, RpcError, Wanted, Wish};
+use vestibule_frame::{DEPTH_CEILING, Draft, Frame, Limits, Span, json};
 use vestibule_terms::reject::code;
 use vestibule_terms::{Method, Reject, UpstreamId};
 
@@ -17,6 +20,7 @@ const STATE_MAX: usize = 64 * 1024;
 
 const STATE: &str = "requestState";
 const RESPONSES: &str = "inputResponses";
+const REQUESTS: &str = "inputRequests";
 
 /// Takes the state out of a request: the upstream gets its own back, or none. Returns the rounds so
 /// far.
@@ -26,8 +30,17 @@ pub(crate) fn admit(states: &States, call: &mut Call) -> Result<u8, RpcError> {
     }
     if !call.revision.is_modern() {
         // Members that no legacy revision knows must not mean anything to a modern upstream.
-        call.message.remove_at(&["params", STATE]);
-        call.message.remove_at(&["params", RESPONSES]);
+        let answers = call.rounds.answers.as_deref();
+        let (state, responses) = match answers {
+            Some(answers) => (answers.state.clone(), answers.responses.clone()),
+            None => (None, None),
+        };
+        for (key, value) in [(STATE, state), (RESPONSES, responses)] {
+            match value {
+                Some(value) => call.message.set_at(&["params", key], value),
+                None => call.message.remove_at(&["params", key]),
+            }
+        }
         return Ok(0);
     }
     let frame = call.message.frame();
@@ -87,12 +100,16 @@ impl Outcome<'_> {
             ResultType::InputRequired if !self.call.method.may_ask() => {
                 Final::Error(self.violation("input_required"))
             }
-            ResultType::InputRequired if !self.call.revision.is_modern() => {
+            ResultType::InputRequired if self.call.revision.is_modern() => match self.ask(draft) {
+                Ok(draft) => Final::Message(draft),
+                Err(error) => Final::Error(error),
+            },
+            ResultType::InputRequired if self.call.session.is_none() => {
                 let message = "the upstream asks for input in a way that this client cannot give";
                 Final::Error(RpcError::not_translatable(message, "input_required"))
             }
-            ResultType::InputRequired => match self.ask(draft) {
-                Ok(draft) => Final::Message(draft),
+            ResultType::InputRequired => match self.wanted(draft) {
+                Ok(wanted) => Final::Wanted(Box::new(wanted)),
                 Err(error) => Final::Error(error),
             },
         }
@@ -105,12 +122,19 @@ impl Outcome<'_> {
             return Err(self.violation("rounds"));
         }
         let upstream = self.upstream_state(&frame, result)?;
-        let requests = frame.member(result, "inputRequests");
+        let requests = frame.member(result, REQUESTS);
         if upstream.is_none() && requests.is_none() {
             return Err(self.violation("input_required"));
         }
         if let Some(requests) = requests {
-            self.check(&mut draft, &frame, requests)?;
+            self.check(&mut draft, &frame, requests, |method, params| {
+                let declared: &Capabilities = &self.call.capabilities;
+                let Some(required) = undeclared(method, &frame, params, declared) else {
+                    return Ok(());
+                };
+                let required = Bytes::from_static(required.as_bytes());
+                Err(RpcError::from(&Reject::MissingCapability { required }))
+            })?;
         }
         let round = Round {
             number: self.rounds + 1,
@@ -119,6 +143,75 @@ impl Outcome<'_> {
         let sealed = self.states.seal(self.call, &round);
         draft.set_member(result, STATE, Bytes::from(json::quote(&sealed)));
         Ok(draft)
+    }
+
+    /// What a client with a session is asked (6.2). An upstream knows what may be asked, so that
+    /// anything else breaks the protocol (XT-145).
+    fn wanted(&self, mut draft: Draft) -> Result<Wanted, RpcError> {
+        let upstream = self.upstream.ok_or_else(|| self.violation("upstream"))?;
+        let frame = draft.frame().clone();
+        let result = frame.result().ok_or_else(|| self.violation("result"))?;
+        let state = self.upstream_state(&frame, result)?;
+        let requests = frame.member(result, REQUESTS);
+        let Some(requests) = requests else {
+            state
+                .as_ref()
+                .ok_or_else(|| self.violation("input_required"))?;
+            let (upstream, questions) = (upstream.clone(), Vec::new());
+            return Ok(Wanted {
+                upstream,
+                state,
+                questions,
+            });
+        };
+        let declared = match self.call.rounds.asks {
+            true => Cow::Borrowed(&*self.call.capabilities),
+            false => Cow::Owned(Capabilities::default()), // HDR-01
+        };
+        self.check(
+            &mut draft,
+            &frame,
+            requests,
+            |method, params| match undeclared(method, &frame, params, &declared) {
+                Some(_) => Err(self.violation("undeclared")),
+                None => Ok(()),
+            },
+        )?;
+        Ok(Wanted {
+            upstream: upstream.clone(),
+            state,
+            questions: self.wishes(&draft)?,
+        })
+    }
+
+    /// The questions as they were labelled and their names exposed.
+    fn wishes(&self, draft: &Draft) -> Result<Vec<Wish>, RpcError> {
+        let limits = Limits {
+            depth: DEPTH_CEILING,
+            ..Limits::default()
+        };
+        let frame = Frame::parse(draft.to_bytes(), &limits);
+        let frame = frame.map_err(|_| self.violation("input_requests"))?;
+        let requests = frame
+            .result()
+            .and_then(|result| frame.member(result, REQUESTS));
+        let requests = requests
+            .into_iter()
+            .flat_map(|requests| frame.members(requests));
+        let wishes = requests.map(|request| {
+            let method = frame.member(request.value, "method");
+            let method = method
+                .and_then(|span| frame.string(span))
+                .and_then(|name| question_method(&name))
+                .ok_or_else(|| self.violation("input_requests"))?;
+            let params = frame.member(request.value, "params");
+            Ok(Wish {
+                key: frame.shared(request.key),
+                method,
+                params: params.map(|span| frame.shared(span)),
+            })
+        });
+        wishes.collect()
     }
 
     /// The state as the token it is, to be given back byte for byte.
@@ -133,8 +226,14 @@ impl Outcome<'_> {
         Ok(Some(Bytes::copy_from_slice(frame.text(span))))
     }
 
-    /// Questions pass as they are, labelled, if the client declared that it can be asked them.
-    fn check(&self, draft: &mut Draft, frame: &Frame, requests: Span) -> Result<(), RpcError> {
+    /// Questions pass as they are, labelled, if the client `may` be asked them.
+    fn check(
+        &self,
+        draft: &mut Draft,
+        frame: &Frame,
+        requests: Span,
+        may: impl Fn(Method, Option<Span>) -> Result<(), RpcError>,
+    ) -> Result<(), RpcError> {
         if frame.text(requests).first() != Some(&b'{') {
             return Err(self.violation("input_requests"));
         }
@@ -145,25 +244,12 @@ impl Outcome<'_> {
                 .and_then(|name| question_method(&name))
                 .ok_or_else(|| self.violation("input_requests"))?;
             let params = frame.member(request.value, "params");
-            if let Some(required) = self.undeclared(method, frame, params) {
-                let required = Bytes::from_static(required.as_bytes());
-                return Err(RpcError::from(&Reject::MissingCapability { required }));
-            }
+            may(method, params)?;
             if let Some(upstream) = self.upstream {
                 label(draft, &self.call.plan, upstream, method, params);
             }
         }
         Ok(())
-    }
-
-    fn undeclared(
-        &self,
-        method: Method,
-        frame: &Frame,
-        params: Option<Span>,
-    ) -> Option<&'static str> {
-        let declared: &Capabilities = &self.call.capabilities;
-        undeclared(method, frame, params, declared)
     }
 
     /// -31003.

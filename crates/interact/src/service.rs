@@ -138,6 +138,7 @@ impl Watch {
             | Final::View(_)
             | Final::List(_)
             | Final::Empty
+            | Final::Wanted(_)
             | Final::Cancelled => end,
         }
     }

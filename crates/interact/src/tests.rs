@@ -12,8 +12,8 @@ use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use tower::{Service, service_fn};
 use vestibule_exchange::{
-    Arrival, BoxFuture, Call, Capabilities, Closing, Connector, Event, Events, Final, Inlet,
-    Outbound, Profile, Question, QuestionRef, RpcError, SessionKey, Sharing,
+    Answers, Arrival, BoxFuture, Call, Capabilities, Closing, Connector, Event, Events, Final,
+    Inlet, Outbound, Profile, Question, QuestionRef, RpcError, SessionKey, Sharing,
 };
 use vestibule_frame::{Draft, Frame, Id, Limits, encode};
 use vestibule_store::{Keyring, Sealer};
@@ -168,16 +168,28 @@ impl World {
             deadline: Deadline::starting_now(Duration::from_secs(60), Duration::from_secs(600)),
             inlet: None,
             continues: None,
+            rounds: vestibule_exchange::Rounds::default(),
         }
     }
 
     /// One call through a fresh stage whose router ends with `result`, answered by upstream `a`.
     async fn end(&self, method: Method, params: &str, result: &str) -> Final {
+        self.asked(self.call(method, params), result).await
+    }
+
+    /// The end of a call whose upstream `a` answers with `result`.
+    async fn asked(&self, call: Call, result: &str) -> Final {
         let response = format!(r#"{{"jsonrpc":"2.0","id":9,"result":{result}}}"#);
-        let events = self.events(self.call(method, params), move || {
-            Events::ready(Final::Message(draft(&response)))
-        });
-        events.await.into_ready().expect("ended at once")
+        let ready = move || Events::ready(Final::Message(draft(&response)));
+        let events = self.events(call, ready).await;
+        events.into_ready().expect("ended at once")
+    }
+
+    /// A call whose client takes a stream.
+    fn askable(&self, params: &str) -> Call {
+        let mut call = self.call(Method::ToolsCall, params);
+        call.rounds.asks = true;
+        call
     }
 
     async fn events(
@@ -441,19 +453,85 @@ async fn mrt_09_a_call_has_sixteen_rounds() {
     );
 }
 
-/// LM: input_required cannot be said to a legacy client, whose own such members mean nothing.
+/// LM: a legacy client without a session cannot be asked, and such members of its own mean nothing.
 #[tokio::test]
-async fn input_required_for_a_legacy_client_is_not_translatable() {
+async fn input_required_without_a_session_is_not_translatable() {
     let world = World::new(Revision::R2025_11_25, Revision::R2026_07_28);
-    assert_eq!(
-        code(world.end(Method::ToolsCall, &retry(r#""x""#), ASK).await),
-        -31007
-    );
+    let mut call = world.call(Method::ToolsCall, &retry(r#""x""#));
+    call.session = None;
+    assert_eq!(code(world.asked(call, ASK).await), -31007);
     let seen = world.seen().pop().unwrap();
     assert!(
         !seen.contains("requestState") && !seen.contains("inputResponses"),
         "{seen}"
     );
+}
+
+/// XT-131, MRT-11, ELI-09: a client with a session is asked, labelled; the upstream's state is the token
+/// that came.
+#[tokio::test]
+async fn xt_131_a_client_with_a_session_is_to_be_asked() {
+    let world = World::new(Revision::R2025_11_25, Revision::R2026_07_28);
+    let Final::Wanted(wanted) = world.asked(world.askable(CALL), ASK).await else {
+        panic!("not asked");
+    };
+    assert_eq!(wanted.upstream, up("a"));
+    assert_eq!(wanted.state.unwrap(), r#""s\u0074\/1""#);
+    let [question] = wanted.questions.as_slice() else {
+        panic!("{:?}", wanted.questions)
+    };
+    assert_eq!(question.key, r#""k""#);
+    assert_eq!(question.method, Method::ElicitationCreate);
+    let params = question.params.as_deref().unwrap();
+    assert_eq!(params, br#"{"message":"[a] Name?","requestedSchema":{}}"#);
+    let only_a_state = r#"{"resultType":"input_required","requestState":""}"#;
+    let Final::Wanted(wanted) = world.asked(world.askable(CALL), only_a_state).await else {
+        panic!("not asked");
+    };
+    assert!(wanted.questions.is_empty());
+}
+
+/// XT-145, XT-141, MRT-02, MRT-12: what the upstream was not told of it must not ask.
+#[tokio::test]
+async fn xt_145_an_undeclared_question_breaks_the_protocol() {
+    let mut world = World::new(Revision::R2025_11_25, Revision::R2026_07_28);
+    let call = world.call(Method::ToolsCall, CALL);
+    assert_eq!(code(world.asked(call, ASK).await), -31003, "no stream");
+    for wrong in [
+        r#"{"resultType":"input_required"}"#,
+        r#"{"resultType":"input_required","inputRequests":{"k":{"method":"tools/call"}}}"#,
+        r#"{"resultType":"input_required","inputRequests":[]}"#,
+        r#"{"resultType":"input_required","requestState":7}"#,
+    ] {
+        let end = world.asked(world.askable(CALL), wrong).await;
+        assert_eq!(code(end), -31003, "{wrong}");
+    }
+    world.capabilities = Capabilities::parse(br#"{"sampling":{}}"#);
+    assert_eq!(code(world.asked(world.askable(CALL), ASK).await), -31003);
+}
+
+/// XT-131, XT-132: the next round brings what the session says, and nothing that the client wrote.
+#[tokio::test]
+async fn xt_132_the_next_round_brings_the_sessions_answers() {
+    let world = World::new(Revision::R2025_11_25, Revision::R2026_07_28);
+    for state in [Some(r#""s\/1""#), None] {
+        let mut call = world.askable(&retry(r#""forged""#));
+        call.rounds.answers = Some(Arc::new(Answers {
+            upstream: up("a"),
+            state: state.map(|state| Bytes::from_static(state.as_bytes())),
+            responses: Some(Bytes::from_static(br#"{"q":{"roots":[]}}"#)),
+        }));
+        message(world.asked(call, r#"{"resultType":"complete"}"#).await);
+        let seen = world.seen().pop().unwrap();
+        assert!(
+            seen.contains(r#""inputResponses":{"q":{"roots":[]}}"#),
+            "{seen}"
+        );
+        assert!(!seen.contains("forged"), "{seen}");
+        let sent = state.map(|state| format!(r#""requestState":{state}"#));
+        assert_eq!(seen.contains("requestState"), sent.is_some());
+        assert!(sent.is_none_or(|sent| seen.contains(&sent)), "{seen}");
+    }
 }
 
 /// An older server's unknown member `resultType` means nothing (FRM-24).

@@ -35,6 +35,10 @@ async fn start(router: &Router, call: Call, target: Target) -> Result<Events, Rp
     let selected = select(router, &call, target).await?;
     call.record.set_upstream(selected.upstream.clone());
     let (tenant, upstream) = (&call.plan.tenant, &selected.upstream);
+    let answers = call.rounds.answers.as_ref();
+    if answers.is_some_and(|answers| answers.upstream != *upstream) {
+        return Err(RpcError::lost(Some(upstream))); // another one has taken its place meanwhile
+    }
     // An upstream of which nothing is known is called all the same: the connector says why it
     // cannot be reached, or finds that it can be again.
     let profile = router
@@ -284,7 +288,12 @@ pub(crate) fn sharing(call: &Call) -> Sharing {
 }
 
 fn class(router: &Router, call: &Call, profile: Option<&Profile>) -> Arc<Capabilities> {
-    profile.map_or_else(Arc::default, |profile| {
+    let asked = |profile: &&Profile| {
+        // a stateless upstream asks on the call's own stream, and this client takes none (HDR-01)
+        let crosses = !call.revision.is_modern() && profile.revision.is_modern();
+        !crosses || call.rounds.asks
+    };
+    profile.filter(asked).map_or_else(Arc::default, |profile| {
         router.catalog.class(viewer(call), profile)
     })
 }
@@ -297,7 +306,9 @@ pub(crate) fn is_header_mismatch(end: &Final) -> bool {
             parts.is_some_and(|parts| parts.code == Some(code::HEADER_MISMATCH))
         }
         Final::Error(error) => error.code == code::HEADER_MISMATCH,
-        Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => false,
+        Final::View(_) | Final::List(_) | Final::Empty | Final::Wanted(_) | Final::Cancelled => {
+            false
+        }
     }
 }
 

@@ -128,9 +128,12 @@ impl Rewrite {
             Final::Error(error) if error.code == code::HEADER_MISMATCH => {
                 Final::Error(RpcError::protocol(&self.upstream, "header_mismatch"))
             }
-            Final::Error(_) | Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => {
-                end
-            }
+            Final::Error(_)
+            | Final::View(_)
+            | Final::List(_)
+            | Final::Empty
+            | Final::Wanted(_)
+            | Final::Cancelled => end,
         };
         if let Some(metrics) = &self.metrics {
             let tool = self.tool.as_deref();
@@ -300,7 +303,7 @@ fn is_ok(end: &Final) -> bool {
                 .and_then(|result| frame.member(result, "isError"));
             frame.result().is_some() && failed.map(|span| frame.text(span)) != Some(b"true")
         }
-        Final::Error(_) | Final::Cancelled => false,
+        Final::Error(_) | Final::Wanted(_) | Final::Cancelled => false,
         Final::View(_) | Final::List(_) | Final::Empty => true,
     }
 }

@@ -216,6 +216,7 @@ impl World {
             deadline: Deadline::starting_now(Duration::from_secs(60), Duration::from_secs(600)),
             inlet: None,
             continues: None,
+            rounds: vestibule_exchange::Rounds::default(),
         }
     }
 

@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use vestibule_exchange::LogLevel;
-use vestibule_frame::{Draft, Id};
+use vestibule_frame::{Draft, Id, encode};
 use vestibule_terms::{Direction, Method, Revision};
 
 /// What one call's client wants to hear of it.
@@ -16,6 +16,8 @@ pub(crate) struct Relay {
     level: Option<LogLevel>,
     strict: bool,
     last: Option<f64>,
+    /// What is added to the values of a round that is not the first (8.1).
+    offset: Option<f64>,
 }
 
 impl Relay {
@@ -32,6 +34,7 @@ impl Relay {
             level,
             strict,
             last: None,
+            offset: None,
         }
     }
 
@@ -44,15 +47,49 @@ impl Relay {
         let value = frame
             .member(params, "progress")
             .and_then(|span| number(frame.text(span)))?;
+        let value = value + self.offset.unwrap_or_default();
+        if !value.is_finite() {
+            return None;
+        }
         if self.last.is_some_and(|last| value <= last) {
             return None;
         }
         draft.set_member(params, "progressToken", token.token());
+        if self.offset.is_some() {
+            draft.set_member(params, "progress", Bytes::from(value.to_string()));
+            draft.remove_member(params, "total");
+        }
         if self.strict && self.revision == Revision::R2024_11_05 {
             draft.remove_member(params, "message"); // PRG-04
         }
         self.last = Some(value);
         Some(draft.chunks())
+    }
+
+    /// The newest value that the client has been told.
+    pub(crate) fn reached(&self) -> f64 {
+        self.last.unwrap_or_default()
+    }
+
+    /// The upstream begins anew: what it says from now on comes after `reached`.
+    pub(crate) fn next_round(&mut self, reached: f64) {
+        self.last = Some(reached);
+        self.offset = Some(reached);
+    }
+
+    /// Progress of our own while the call waits for its client (6.2).
+    pub(crate) fn still_there(&mut self, value: f64) -> Option<Bytes> {
+        let token = self.token.as_ref()?.token();
+        if !value.is_finite() || self.last.is_some_and(|last| value <= last) {
+            return None;
+        }
+        self.next_round(value);
+        let value = value.to_string();
+        let params = encode::object(&[("progressToken", &token), ("progress", value.as_bytes())]);
+        Some(encode::notification(
+            Method::Progress.as_str(),
+            Some(&params),
+        ))
     }
 
     /// A log message, if it was asked for at this level (LOG-03).

@@ -326,6 +326,18 @@ impl House {
         self.with_rooms(self.rooms.clone())
     }
 
+    /// The process that comes after this one, over another stage.
+    pub(crate) fn succeeded_by(
+        &self,
+        answer: impl Fn(Call) -> Events + Send + Sync + 'static,
+    ) -> Self {
+        let rooms = SessionRooms {
+            fleet: Arc::new(Alone::new()),
+            ..self.rooms.clone()
+        };
+        self.with_rooms_over(rooms, Below(Arc::new(answer)))
+    }
+
     fn with_rooms(&self, rooms: SessionRooms) -> Self {
         let below = Below(Arc::new(|call: Call| {
             if call.method == Method::Initialize {
@@ -333,6 +345,10 @@ impl House {
             }
             Events::ready(result("{}"))
         }));
+        self.with_rooms_over(rooms, below)
+    }
+
+    fn with_rooms_over(&self, rooms: SessionRooms, below: Below) -> Self {
         let back = Arc::new(Back::default());
         Self {
             service: SessionService::new(

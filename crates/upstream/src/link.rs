@@ -521,9 +521,12 @@ impl Link {
                 let parts = draft.frame().error_parts();
                 parts.and_then(|parts| parts.code) == Some(code::URL_ELICITATION)
             }
-            Final::Error(_) | Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => {
-                false
-            }
+            Final::Error(_)
+            | Final::View(_)
+            | Final::List(_)
+            | Final::Empty
+            | Final::Wanted(_)
+            | Final::Cancelled => false,
         };
         if asks && self.shares_credential() {
             return Final::Error(RpcError::shared_credential(&self.target.id));

@@ -136,7 +136,7 @@ fn outcome(end: &Final, method: Method) -> Outcome {
             }
         }
         Final::Error(error) => error.outcome(),
-        Final::View(_) | Final::List(_) | Final::Empty => Outcome::Ok,
+        Final::View(_) | Final::List(_) | Final::Empty | Final::Wanted(_) => Outcome::Ok,
         Final::Cancelled => Outcome::Cancelled,
     }
 }

@@ -261,7 +261,9 @@ fn is_unsupported(end: &Final) -> bool {
             .and_then(|parts| parts.code)
             .is_some_and(none),
         Final::Error(RpcError { code, .. }) => none(*code),
-        Final::View(_) | Final::List(_) | Final::Empty | Final::Cancelled => false,
+        Final::View(_) | Final::List(_) | Final::Empty | Final::Wanted(_) | Final::Cancelled => {
+            false
+        }
     }
 }
 

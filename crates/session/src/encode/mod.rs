@@ -23,7 +23,7 @@ use vestibule_terms::{Method, Outcome, Revision};
 
 use crate::identity::Identity;
 pub(crate) use level::Level;
-pub(crate) use question::question;
+pub(crate) use question::{Inexpressible, question};
 pub(crate) use r2026_07_28::listen_result;
 
 /// What a revision has, as far as answers depend on it.
@@ -119,6 +119,12 @@ impl Encoder<'_> {
             Final::View(view) => Some(Reply::result(id, &self.view(&view))),
             Final::List(page) => Some(Reply::ok(self.list(page, id))),
             Final::Empty => Some(Reply::result(id, &self.empty())),
+            // whoever can be asked has been
+            Final::Wanted(_) => {
+                let message = "the upstream asks for input in a way that this client cannot give";
+                let error = RpcError::not_translatable(message, "input_required");
+                Some(Reply::error(Some(id), &error))
+            }
             Final::Cancelled => None,
         }
     }

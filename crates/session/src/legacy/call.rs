@@ -7,7 +7,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use vestibule_exchange::{Call, Continuation, Event, Exchange, Final, LogLevel, RpcError};
+use vestibule_exchange::{
+    Call, Continuation, Event, Exchange, Final, LogLevel, Rounds as Called, RpcError,
+};
 use vestibule_frame::meta::Reserved;
 use vestibule_frame::{Draft, Frame, Id};
 use vestibule_streamlog::{Class, Writer};
@@ -17,8 +19,9 @@ use super::batch::Held;
 use super::effect::Effect;
 use super::inlet::one_piece;
 use super::live::Live;
-use super::note::{Heading, Note};
+use super::note::{Between, Heading, Note, Standing};
 use super::question::no_longer;
+use super::rounds::{Cancelled, Rounds, Stop};
 use super::sink::Sink;
 use crate::answer;
 use crate::encode::Encoder;
@@ -41,29 +44,43 @@ pub(super) struct Request {
     pub(super) held: Option<Held>,
 }
 
-struct Driver {
-    shared: Arc<Shared>,
-    live: Arc<Live>,
-    plan: Arc<ServerPlan>,
-    sink: Arc<Sink>,
+pub(super) struct Driver {
+    pub(super) shared: Arc<Shared>,
+    pub(super) live: Arc<Live>,
+    pub(super) plan: Arc<ServerPlan>,
+    pub(super) sink: Arc<Sink>,
     index: usize,
     id: Id,
-    ticket: Ticket,
-    method: Method,
-    record: Record,
-    relay: Relay,
+    pub(super) ticket: Ticket,
+    pub(super) method: Method,
+    pub(super) record: Record,
+    pub(super) relay: Relay,
     effect: Effect,
-    caller: Caller,
+    pub(super) caller: Caller,
+    /// The client's request.
+    pub(super) frame: Frame,
+    /// The answer becomes a stream then, if it is not one yet.
+    pub(super) streams_at: Option<Instant>,
+    /// What its upstream has asked for, if it has.
+    pub(super) rounds: Option<Box<Rounds>>,
     /// The upstream and a mark of a call that another process has begun.
     begun_elsewhere: Option<(UpstreamId, Bytes)>,
     _held: Option<Held>,
 }
 
 /// What a note says of who calls; written when the upstream is known.
-struct Caller {
-    user: Arc<Principal>,
-    token: Option<Id>,
+pub(super) struct Caller {
+    pub(super) user: Arc<Principal>,
+    pub(super) token: Option<Id>,
     heading: Option<Heading>,
+}
+
+/// What a call begins with.
+enum First {
+    /// The first request to its upstream, or the rest of it.
+    Called(Running),
+    /// What another process has left between two of them.
+    Between(Between),
 }
 
 /// A request that may run: its ticket and what cancels it.
@@ -121,6 +138,9 @@ pub(super) fn run<S: Exchange>(
             token: token.clone(),
             heading: None,
         },
+        frame: request.frame.clone(),
+        streams_at: Some(Instant::now() + facts.plan.stream_after),
+        rounds: None,
         begun_elsewhere: None,
         _held: request.held,
     };
@@ -139,10 +159,14 @@ pub(super) fn run<S: Exchange>(
         deadline: facts.deadline,
         inlet: Some(Arc::clone(&live.inlet)),
         continues: None,
+        rounds: Called {
+            asks: sink.takes_questions(),
+            answers: None,
+        },
     };
     let ending = room.shared.endings.of(facts);
     let running = Running::new(room.call(call), Some(facts.deadline.end)).until(ending);
-    driver.drive(running, cancelled)
+    driver.drive(First::Called(running), cancelled)
 }
 
 /// The rest of a call that another process began, to be run to its end; the rest of its answer goes
@@ -159,11 +183,21 @@ pub(super) fn go_on(
         method,
         token,
         user,
-        continuation,
+        standing,
     } = note;
-    let begun_elsewhere = match &continuation {
-        Continuation::Call { upstream, mark } => Some((upstream.clone(), mark.clone())),
-        Continuation::Cancel { .. } | Continuation::Listen { .. } => None,
+    let mut begun_elsewhere = None;
+    let (continuation, between) = match standing {
+        Standing::Called(continuation) => {
+            if let Continuation::Call { upstream, mark } = &continuation {
+                begun_elsewhere = Some((upstream.clone(), mark.clone()));
+            }
+            (continuation, None)
+        }
+        // nothing of it runs: the call only says what it is about
+        Standing::Between(between) => {
+            let upstream = between.upstream.clone();
+            (Continuation::Listen { upstream }, Some(between))
+        }
     };
     let call = Call {
         progress: token.is_some(),
@@ -188,12 +222,18 @@ pub(super) fn go_on(
             token,
             heading: None,
         },
+        frame: call.message.frame().clone(),
+        streams_at: None,
+        rounds: None,
         begun_elsewhere,
         _held: None,
     };
     let ending = shared.endings.watch(&user, plan);
-    let running = Running::new((shared.below)(call), Some(end)).until(ending);
-    Some(driver.drive(running, cancelled))
+    let first = match between {
+        Some(between) => First::Between(between),
+        None => First::Called(Running::new((shared.below)(call), Some(end)).until(ending)),
+    };
+    Some(driver.drive(first, cancelled))
 }
 
 /// A call that ends by a panic of a stage below must not keep its id in flight.
@@ -206,42 +246,63 @@ impl Drop for Driver {
 // === impl Driver ===
 
 impl Driver {
-    async fn drive(
-        mut self,
-        mut running: Running,
-        mut cancelled: oneshot::Receiver<oneshot::Sender<()>>,
-    ) {
-        let streams_at = Instant::now() + self.plan.stream_after;
-        let mut moment = Some(streams_at);
-        let done = loop {
+    async fn drive(mut self, first: First, mut cancelled: Cancelled) {
+        let mut running = match first {
+            First::Called(running) => running,
+            First::Between(between) => {
+                // on the heap, like all that is seldom done: it would make every call's future larger
+                match Box::pin(self.take_up(between, &mut cancelled)).await {
+                    Ok(running) => running,
+                    Err(stop) => return self.stop(stop, None).await,
+                }
+            }
+        };
+        loop {
             let next = tokio::select! {
                 biased;
                 // nothing comes when the session has ended
-                done = &mut cancelled => break done.ok(),
-                next = running.next_before(moment) => next,
-            };
-            let event = match next {
-                Next::Event(Some(event)) => event,
-                Next::Event(None) => break None,
-                Next::Moment => {
-                    moment = None;
-                    self.sink.open().await;
-                    continue;
+                done = &mut cancelled => {
+                    return self.stop(Stop::Cancelled(done.ok()), Some(running)).await;
                 }
-                Next::Left(error) => return self.leave(running, error).await,
+                next = running.next_before(self.streams_at) => next,
             };
-            if let Event::Final(end) = event {
-                return self.end(end).await;
+            match next {
+                Next::Event(Some(Event::Final(Final::Wanted(wanted)))) => {
+                    match Box::pin(self.round(*wanted, &mut cancelled)).await {
+                        Ok(next) => running = next,
+                        Err(stop) => return self.stop(stop, None).await,
+                    }
+                }
+                Next::Event(Some(Event::Final(end))) => return self.end(end).await,
+                Next::Event(Some(event)) => self.hear(event).await,
+                Next::Event(None) => {
+                    return self.stop(Stop::Cancelled(None), Some(running)).await;
+                }
+                Next::Moment => {
+                    self.streams_at = None;
+                    self.sink.open().await;
+                }
+                Next::Left(error) => return self.leave(Some(running), error).await,
             }
-            self.hear(event).await;
+        }
+    }
+
+    async fn stop(mut self, stop: Stop, running: Option<Running>) {
+        let done = match stop {
+            Stop::End(end) => return self.end(*end).await,
+            Stop::Left(error) => return self.leave(running, error).await,
+            Stop::Elsewhere => return,
+            Stop::Cancelled(done) => done,
         };
         // Cancelled: the upstream is told by dropping the call, the client gets no response.
         drop(running);
         if done.is_some() {
             self.tell_who_runs_it().await;
         }
+        self.withdraw_questions().await;
         self.record.set_outcome(Outcome::Cancelled);
         self.sink.done(self.index, None).await;
+        self.forget_rounds();
     }
 
     /// A call that this process has only taken over may not have been found again yet: dropping it
@@ -310,17 +371,29 @@ impl Driver {
         if !matches!(self.effect, Effect::None) {
             return None;
         }
+        let upstream = match &self.caller.heading {
+            Some(_) => None,
+            None => Some(self.record.upstream()?.clone()),
+        };
+        let heading = match upstream {
+            Some(upstream) => self.heading(&upstream),
+            None => self.caller.heading.as_ref(),
+        };
+        heading.map(|heading| heading.note(mark))
+    }
+
+    /// What every note of this call begins with.
+    pub(super) fn heading(&mut self, upstream: &UpstreamId) -> Option<&Heading> {
         let caller = &mut self.caller;
-        if caller.heading.is_none() {
-            let upstream = self.record.upstream()?;
+        let heading = caller.heading.get_or_insert_with(|| {
             let token = caller.token.as_ref();
-            caller.heading = Some(Heading::new(self.method, token, &caller.user, upstream));
-        }
-        caller.heading.as_ref().map(|heading| heading.note(mark))
+            Heading::new(self.method, token, &caller.user, upstream)
+        });
+        Some(heading)
     }
 
     /// Says something about a question where the question was put.
-    async fn say(&self, message: Bytes) {
+    pub(super) async fn say(&self, message: Bytes) {
         if !self.sink.send(message.clone()).await {
             let event = vestibule_streamlog::Event {
                 class: Class::Message,
@@ -345,7 +418,7 @@ impl Driver {
 
     /// The process stops: another one goes on with the call where it is written down how (EL-15).
     /// All of it is kept as it is until the process ends, so that the upstream notices nothing.
-    async fn leave(self, running: Running, error: RpcError) {
+    async fn leave(self, running: Option<Running>, error: RpcError) {
         if self.sink.leave().await {
             let _kept = (self, running);
             return std::future::pending().await;
@@ -357,6 +430,7 @@ impl Driver {
     async fn end(mut self, end: Final) {
         // what the upstream said before its answer, on whichever stream, goes out before it
         self.live.mailbox.settled().await;
+        self.rounds_end(&end).await;
         let effect = std::mem::replace(&mut self.effect, Effect::None);
         let end = effect.apply(&self.shared, &self.live, end).await;
         let (first, over) = self.live.machine().finish(&self.id, self.ticket);
@@ -379,5 +453,6 @@ impl Driver {
             None => self.record.set_outcome(Outcome::Cancelled),
         }
         self.sink.done(self.index, reply).await;
+        self.forget_rounds();
     }
 }

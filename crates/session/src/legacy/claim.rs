@@ -21,6 +21,8 @@ const FORMAT: u8 = 1;
 const OPEN: u8 = 0;
 const CLAIMED: u8 = 1;
 const DELIVERED: u8 = 2;
+const BETWEEN_ROUNDS: u8 = 3;
+const ANSWERED: u8 = 4;
 
 /// How long, in attempts, the store is waited for: half a minute, or ten seconds.
 const ATTEMPTS: u32 = 120;
@@ -31,6 +33,9 @@ const PAUSE: Duration = Duration::from_millis(250);
 pub(super) enum Claim {
     /// It is this process's to deliver.
     Mine(Box<QuestionRef>, Receipt),
+    /// Its call waits for it between two rounds, and has it: it is written down until the next one.
+    /// Through whom it was asked.
+    Kept(ReplicaId),
     /// It has been answered.
     Over,
     /// The store knows of no such question: there is none, or the store has lost it (EL-13).
@@ -61,6 +66,8 @@ struct Question {
     claimed: Option<(ReplicaId, Bytes)>,
     /// Whether it has reached its upstream. Whoever has asked looks, and takes the record away.
     delivered: bool,
+    /// Whether its answer goes into the next round of the call instead of to an upstream that waits.
+    between_rounds: bool,
 }
 
 /// Writes an open question down. False when only this process will know of it; an error when the store
@@ -69,7 +76,7 @@ pub(super) async fn put(
     shared: &Shared,
     live: &Live,
     id: &Id,
-    from: &QuestionRef,
+    (from, between_rounds): (&QuestionRef, bool),
 ) -> Result<bool, StoreError> {
     if from.sharing != Sharing::Session(live.name.clone()) {
         return Ok(false);
@@ -81,6 +88,7 @@ pub(super) async fn put(
         asker: shared.rooms.fleet.replica().clone(),
         claimed: None,
         delivered: false,
+        between_rounds,
     };
     let record = question.write(shared, live);
     let sessions = &shared.rooms.sessions;
@@ -136,6 +144,9 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
     if question.delivered {
         return Ok(Claim::Over);
     }
+    if question.between_rounds {
+        return answered(shared, live, (&name, &record), question, answer).await;
+    }
     let answer = match &question.claimed {
         None => answer,
         Some((claimer, claimed)) if fleet.liveness(claimer).await? == Liveness::Dead => claimed,
@@ -171,6 +182,67 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         open: Box::new(open),
     };
     Ok(Claim::Mine(Box::new(from), receipt))
+}
+
+/// Keeps the answer for the round that comes next.
+async fn answered(
+    shared: &Shared,
+    live: &Live,
+    (name, record): (&str, &Bytes),
+    question: Question,
+    answer: &Bytes,
+) -> Result<Claim, StoreError> {
+    if question.claimed.is_some() {
+        return Ok(Claim::Over);
+    }
+    let asker = question.asker.clone();
+    let claimed = Some((shared.rooms.fleet.replica().clone(), answer.clone()));
+    let answered = Question {
+        claimed,
+        ..question
+    };
+    let new = Some(answered.write(shared, live));
+    let sessions = &shared.rooms.sessions;
+    match sessions
+        .swap_kept(&live.key, Kind::Question, name, record, new)
+        .await
+    {
+        Ok(true) => Ok(Claim::Kept(asker)),
+        Ok(false) => Ok(Claim::Pending), // something has happened to it in this moment
+        Err(StoreError::NoRoom(_)) => Ok(Claim::Unknown), // whoever has asked can take it
+        Err(error) => Err(error),
+    }
+}
+
+/// The answer to a question that was asked between two rounds, if there is one. From now on this
+/// process is the one that has asked.
+pub(super) async fn taken_over(
+    shared: &Shared,
+    live: &Live,
+    id: &Id,
+) -> Result<Option<Bytes>, StoreError> {
+    let (sessions, name) = (&shared.rooms.sessions, id.to_string());
+    loop {
+        let record = sessions.kept(&live.key, Kind::Question, &name).await?;
+        let Some((record, question)) = record.and_then(|record| {
+            let question = Question::read(shared, live, &record)?;
+            Some((record, question))
+        }) else {
+            return Ok(None);
+        };
+        if let Some((_, answer)) = question.claimed {
+            return Ok(Some(answer));
+        }
+        if question.asker == *shared.rooms.fleet.replica() {
+            return Ok(None);
+        }
+        let asker = shared.rooms.fleet.replica().clone();
+        let mine = Question { asker, ..question }.write(shared, live);
+        let swapped = sessions.swap_kept(&live.key, Kind::Question, &name, &record, Some(mine));
+        if swapped.await? {
+            return Ok(None);
+        }
+    }
 }
 
 /// The answer has reached its upstream. Where another process has asked, that is left for it to see.
@@ -285,7 +357,9 @@ impl Question {
     fn write(&self, shared: &Shared, live: &Live) -> Bytes {
         let state = match &self.claimed {
             _ if self.delivered => DELIVERED,
+            Some(_) if self.between_rounds => ANSWERED,
             Some(_) => CLAIMED,
+            None if self.between_rounds => BETWEEN_ROUNDS,
             None => OPEN,
         };
         let record = Encoder::new(FORMAT)
@@ -313,8 +387,8 @@ impl Question {
         let asker = ReplicaId::new(&fields.text()?)?;
         let state = fields.byte()?;
         let claimed = match state {
-            OPEN | DELIVERED => None,
-            CLAIMED => {
+            OPEN | DELIVERED | BETWEEN_ROUNDS => None,
+            CLAIMED | ANSWERED => {
                 let claimer = ReplicaId::new(&fields.text()?)?;
                 let at_rest = shared.rooms.sealer.at_rest(&live.name.tenant);
                 let answer = at_rest.open(live.name.session.expose(), fields.bytes()?)?;
@@ -330,6 +404,7 @@ impl Question {
             asker,
             claimed,
             delivered: state == DELIVERED,
+            between_rounds: matches!(state, BETWEEN_ROUNDS | ANSWERED),
         })
     }
 }

@@ -1,8 +1,9 @@
-//! A call that begins with no request of a client, because another process began what it is about.
+//! Calls that begin with no request of a client: another process began what they are about, or their
+//! upstream wants another request.
 
 use std::sync::Arc;
 
-use vestibule_exchange::{Call, Continuation};
+use vestibule_exchange::{Call, Continuation, Rounds};
 use vestibule_frame::{Draft, Frame, Id, Limits, encode};
 use vestibule_terms::{Deadline, Method, Principal, Record, ServerPlan};
 
@@ -22,12 +23,25 @@ impl Live {
         let message =
             Frame::parse(message, &Limits::default()).expect("a request of our own is well-formed");
         Call {
+            continues: Some(Arc::new(continuation)),
+            ..self.calling(plan, user, (method, Draft::new(message)))
+        }
+    }
+
+    /// A call of `user`, without progress.
+    pub(super) fn calling(
+        &self,
+        plan: &Arc<ServerPlan>,
+        user: &Arc<Principal>,
+        (method, message): (Method, Draft),
+    ) -> Call {
+        Call {
             plan: Arc::clone(plan),
             principal: Arc::clone(user),
             record: Record::default(),
             revision: self.revision(),
             method,
-            message: Draft::new(message),
+            message,
             session: Some(self.name.clone()),
             capabilities: Arc::clone(&self.capabilities),
             log_level: self.level(),
@@ -35,7 +49,8 @@ impl Live {
             param_headers: Arc::new([]),
             deadline: Deadline::starting_now(plan.call_idle, plan.call_total),
             inlet: Some(Arc::clone(&self.inlet)),
-            continues: Some(Arc::new(continuation)),
+            continues: None,
+            rounds: Rounds::default(),
         }
     }
 }

@@ -46,7 +46,11 @@ impl Effect {
         let ok = match &end {
             Final::Message(draft) => draft.frame().result().is_some(),
             Final::Empty => true,
-            Final::Error(_) | Final::View(_) | Final::List(_) | Final::Cancelled => false,
+            Final::Error(_)
+            | Final::View(_)
+            | Final::List(_)
+            | Final::Wanted(_)
+            | Final::Cancelled => false,
         };
         let (uri, add) = match self {
             Effect::Level if matches!(end, Final::Cancelled) => return end,

@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
-use tokio::sync::oneshot;
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot};
 use tokio::time::sleep;
 use vestibule_exchange::{Capabilities, Inlet, LogLevel, QuestionRef, SessionKey};
 use vestibule_frame::Id;
@@ -42,6 +43,8 @@ pub(super) struct Open {
     pub(super) token: Option<Id>,
     /// Whether the session's record has it, so that any process may take its answer.
     pub(super) kept: bool,
+    /// Where its answer goes when a call of this process waits for it between two rounds.
+    pub(super) round: Option<mpsc::Sender<(Id, Bytes)>>,
 }
 
 /// The lists the server declared, as bits; all of them where the handshake was elsewhere.

@@ -27,6 +27,7 @@ mod open;
 mod question;
 mod reader;
 mod response;
+mod rounds;
 mod sink;
 mod solo;
 mod unmet;

@@ -11,6 +11,8 @@ use vestibule_terms::principal::Proof;
 use vestibule_terms::{Method, Principal, TenantId, UpstreamId};
 
 const FORMAT: u8 = 1;
+/// Of a call that waits between two rounds.
+const BETWEEN: u8 = 2;
 
 /// Everything of a note but the upstream's mark, which changes with every event.
 #[derive(Debug, Clone)]
@@ -26,7 +28,26 @@ pub(super) struct Note {
     /// Who calls; what decides over a call that runs is not kept.
     pub(super) user: Arc<Principal>,
     /// Where it stands.
-    pub(super) continuation: Continuation,
+    pub(super) standing: Standing,
+}
+
+/// Where a call stands.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// Its upstream answers it.
+    Called(Continuation),
+    /// Its upstream wants to be told something first.
+    Between(Between),
+}
+
+/// A call between two rounds.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Between {
+    pub(super) upstream: UpstreamId,
+    /// The name of its record.
+    pub(super) record: String,
+    /// The stage it was in.
+    pub(super) step: u64,
 }
 
 // === impl Heading ===
@@ -54,6 +75,12 @@ impl Heading {
     pub(super) fn note(&self, mark: &[u8]) -> Bytes {
         Bytes::from([&self.0[..], mark].concat())
     }
+
+    /// The note of the call that stands between two rounds, as its record is found.
+    pub(super) fn between_rounds(&self, found: &[u8]) -> Bytes {
+        let fields = self.0.get(1..).unwrap_or_default();
+        Bytes::from([&[BETWEEN], fields, found].concat())
+    }
 }
 
 // === impl Note ===
@@ -61,7 +88,9 @@ impl Heading {
 impl Note {
     /// Reads a note of a session of `tenant`; nothing that another version wrote differently.
     pub(super) fn read(tenant: &TenantId, note: &Bytes) -> Option<Self> {
-        let mut fields = Decoder::new(FORMAT, note.clone())?;
+        let called = Decoder::new(FORMAT, note.clone());
+        let is_called = called.is_some();
+        let mut fields = called.or_else(|| Decoder::new(BETWEEN, note.clone()))?;
         let method = Method::parse(&fields.text()?)?;
         let token = match one(&mut fields)? {
             Some(token) => Some(Id::from_token(token)?),
@@ -77,7 +106,18 @@ impl Note {
             None => None,
         };
         let upstream = UpstreamId::new(&fields.text()?).ok()?;
-        let mark = fields.rest();
+        let rest = fields.rest();
+        let standing = if is_called {
+            let mark = rest;
+            Standing::Called(Continuation::Call { upstream, mark })
+        } else {
+            let (step, record) = rest.split_first_chunk::<8>()?;
+            Standing::Between(Between {
+                upstream,
+                record: String::from_utf8(record.to_vec()).ok()?,
+                step: u64::from_be_bytes(*step),
+            })
+        };
         let proof = if credential.is_some() {
             Proof::Key
         } else {
@@ -94,7 +134,7 @@ impl Note {
                 proof,
                 ..Principal::anonymous(tenant.clone())
             }),
-            continuation: Continuation::Call { upstream, mark },
+            standing,
         })
     }
 }
@@ -141,10 +181,18 @@ mod tests {
                 upstream: upstream.clone(),
                 mark: Bytes::from_static(b"mark"),
             };
-            assert_eq!(read.continuation, expected);
+            assert_eq!(read.standing, Standing::Called(expected));
             for cut in 0..written.len() - b"mark".len() {
                 assert_eq!(Note::read(&tenant, &written.slice(..cut)), None, "{cut}");
             }
+            let between = heading.between_rounds(b"\0\0\0\0\0\0\0\x0712");
+            let read = Note::read(&tenant, &between).unwrap();
+            let expected = Between {
+                upstream: upstream.clone(),
+                record: "12".to_owned(),
+                step: 7,
+            };
+            assert_eq!(read.standing, Standing::Between(expected));
         }
     }
 }

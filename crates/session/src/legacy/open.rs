@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use futures_util::stream;
-use vestibule_exchange::{Call, Capabilities, Event, Exchange, Final, RpcError, ServerView};
+use vestibule_exchange::{
+    Call, Capabilities, Event, Exchange, Final, Rounds, RpcError, ServerView,
+};
 use vestibule_frame::{Draft, Frame, Id, sse};
 use vestibule_store::{Opening, SessionKey, StoreError, Stored};
 use vestibule_terms::reject::{Scope, code};
@@ -159,6 +161,7 @@ async fn view<S: Exchange>(
         deadline: facts.deadline,
         inlet: None,
         continues: None,
+        rounds: Rounds::default(),
     };
     let mut running = Running::new(room.call(call), Some(facts.deadline.end));
     while let Some(event) = running.next().await {

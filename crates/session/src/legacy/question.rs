@@ -64,7 +64,10 @@ impl Live {
         };
         let id = Id::integer(i64::try_from(number).unwrap_or(i64::MAX));
         let token = restamp(&mut draft, &id);
-        let kept = match self.written_down(shared, &id, &question.from).await {
+        let kept = match self
+            .written_down(shared, &id, (&question.from, false))
+            .await
+        {
             Ok(kept) => kept,
             Err(text) => {
                 answer_with_error(&shared.back, question.from, code::INTERNAL, text);
@@ -75,6 +78,7 @@ impl Live {
             from: question.from,
             token,
             kept,
+            round: None,
         };
         let asked = self.machine().ask(id.clone(), about, open);
         if let Err(refused) = asked {
@@ -91,7 +95,7 @@ impl Live {
 
     /// A number that no question of this session has had. A store that is away is waited for: the
     /// upstream waits for its client anyway (EL-22).
-    async fn next_number(&self, shared: &Shared) -> Result<u64, &'static str> {
+    pub(super) async fn next_number(&self, shared: &Shared) -> Result<u64, &'static str> {
         for _ in 0..ATTEMPTS {
             // a store that has lost its tail gives the number of before again: what comes next differs
             let [a, b, c] = random::<3>();
@@ -112,14 +116,14 @@ impl Live {
 
     /// Whether every process may take the answer. A question that the client sees first would be lost on
     /// those who do not know of it.
-    async fn written_down(
+    pub(super) async fn written_down(
         &self,
         shared: &Shared,
         id: &Id,
-        from: &QuestionRef,
+        (from, between_rounds): (&QuestionRef, bool),
     ) -> Result<bool, &'static str> {
         for _ in 0..ATTEMPTS {
-            match claim::put(shared, self, id, from).await {
+            match claim::put(shared, self, id, (from, between_rounds)).await {
                 Ok(kept) => return Ok(kept),
                 Err(error) => tracing::debug!(%error, "a question waits for the store"),
             }
@@ -201,6 +205,13 @@ pub(crate) fn lost(shared: &Shared, live: &Live, keys: &[Arc<str>]) {
         let id = Id::from_token(Bytes::copy_from_slice(key.as_bytes()));
         let open = id.and_then(|id| live.machine().answer(&id));
         if let Some((_, open)) = open {
+            if let Some(round) = open.round {
+                let text = "the question could not be delivered";
+                let answer = write::error(None, code::INTERNAL, text, None);
+                let id = Id::from_token(Bytes::copy_from_slice(key.as_bytes()));
+                let _nobody_waits = id.is_none_or(|id| round.try_send((id, answer)).is_err());
+                continue;
+            }
             let text = "the question could not be delivered to the client";
             answer_with_error(&shared.back, open.from, code::INTERNAL, text);
         }

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::mpsc::Sender;
 use tokio::time::{Instant, sleep, timeout};
 use vestibule_exchange::{QuestionRef, RpcError};
 use vestibule_frame::{Draft, Frame, Id, Limits};
@@ -121,11 +122,21 @@ impl Answer {
     async fn attempt(&self) -> Attempt {
         let (shared, live) = (&self.shared, &self.live);
         let open = self.asked.as_ref().map(|(_, open)| open);
+        if let Some((open, round)) = open.and_then(|open| Some((open, open.round.as_ref()?))) {
+            return self.to_round(open, round).await;
+        }
         if let Some(open) = open.filter(|open| !open.kept) {
             return self.deliver(&open.from, self.bytes.clone()).await;
         }
         match claim::take(shared, live, &self.id, &self.bytes).await {
             Claim::Mine(from, receipt) => self.claimed(&from, receipt).await,
+            Claim::Kept(asker) => {
+                // it is there for whoever goes on with the call; the one who asked need not look
+                let (session, id) = (live.key.clone(), self.id.clone());
+                let word = Word::Deliver(session, id, self.bytes.clone());
+                let _he_looks_now_and_then = replicas::send(shared, &asker, &word).await;
+                Attempt::Over
+            }
             Claim::Over => Attempt::Answered,
             Claim::Unknown => match open {
                 // the store has lost it; whoever asked knows
@@ -138,6 +149,22 @@ impl Answer {
             },
             Claim::Pending => Attempt::NotYet,
         }
+    }
+
+    /// A call of this process waits for the answer between two rounds: it is kept first, so that the
+    /// death of this process loses none that was taken.
+    async fn to_round(&self, open: &Open, round: &Sender<(Id, Bytes)>) -> Attempt {
+        if open.kept {
+            match claim::take(&self.shared, &self.live, &self.id, &self.bytes).await {
+                Claim::Kept(_) | Claim::Unknown => {}
+                Claim::Over => return Attempt::Answered,
+                Claim::Mine(..) | Claim::Pending | Claim::Away => return Attempt::NotYet,
+            }
+        }
+        let _nobody_waits = round
+            .try_send((self.id.clone(), self.bytes.clone()))
+            .is_err();
+        Attempt::Over
     }
 
     /// Whoever has asked may know of a question that the store does not know.
@@ -238,6 +265,10 @@ pub(crate) async fn handed_over(shared: &Arc<Shared>, live: &Arc<Live>, id: &Id,
         }
         sleep(PAUSE).await;
     };
+    if let Some(round) = open.round {
+        let _nobody_waits = round.try_send((id.clone(), answer)).is_err();
+        return;
+    }
     let Ok(frame) = Frame::parse(answer, &Limits::default()) else {
         return; // it was a message when it came
     };

@@ -165,15 +165,64 @@ impl Sink {
         }
     }
 
+    /// Whether its client can be asked something on it.
+    pub(super) fn takes_questions(&self) -> bool {
+        self.outlet.is_some() || self.accepts.sse
+    }
+
+    /// Whether another process could go on with what goes here.
+    pub(super) fn outlives(&self) -> bool {
+        self.requests.len() == 1
+    }
+
+    /// From here on nobody else can go on with the call, whatever was noted.
+    pub(super) async fn alone(&self) {
+        self.state.lock().await.noted = false;
+    }
+
+    /// Sends questions and how the call stands with them, all or none. False while the client cannot
+    /// be reached.
+    pub(super) async fn ask(&self, note: Option<Bytes>, questions: Vec<Bytes>) -> bool {
+        if let Some(outlet) = &self.outlet {
+            for question in questions {
+                outlet.send(question).await;
+            }
+            return true;
+        }
+        let mut state = self.state.lock().await;
+        let note = note.filter(|_| self.outlives());
+        let noted = note.as_ref().map(|note| !note.is_empty());
+        let before = state.next.clone();
+        if note.is_some() {
+            state.next = note;
+        }
+        match self.opened(&mut state, &questions).await {
+            Open::No => {
+                state.next = before;
+                return false;
+            }
+            Open::Before => {
+                let note = state.next.take();
+                if let (Stage::Streaming(writer), Some(note)) = (&state.stage, note) {
+                    keep(writer, note, false).await;
+                }
+                self.append(&mut state, questions).await;
+            }
+            Open::Now => {}
+        }
+        state.noted = noted.unwrap_or(state.noted);
+        !matches!(state.stage, Stage::Closed)
+    }
+
     /// The answer becomes a stream, if it is not one yet and the client takes one.
     pub(super) async fn open(&self) {
-        self.opened(&mut *self.state.lock().await, None).await;
+        self.opened(&mut *self.state.lock().await, &[]).await;
     }
 
     /// What was sent is left to another process, which goes on behind it; false when none can.
     pub(super) async fn leave(&self) -> bool {
         let mut state = self.state.lock().await;
-        state.noted && self.opened(&mut state, None).await != Open::No
+        state.noted && self.opened(&mut state, &[]).await != Open::No
     }
 
     /// Sends a message that is no response. False when the client takes none.
@@ -183,9 +232,9 @@ impl Sink {
             return true;
         }
         let mut state = self.state.lock().await;
-        match self.opened(&mut state, Some(&message)).await {
+        match self.opened(&mut state, std::slice::from_ref(&message)).await {
             Open::No => return false,
-            Open::Before => self.append(&mut state, message).await,
+            Open::Before => self.append(&mut state, vec![message]).await,
             Open::Now => {}
         }
         true
@@ -214,7 +263,7 @@ impl Sink {
         }
         let mut state = self.state.lock().await;
         if self.accepts.wants_stream() || !state.early.is_empty() {
-            self.opened(&mut state, None).await;
+            self.opened(&mut state, &[]).await;
         }
         state.left = state.left.saturating_sub(1);
         let last = state.left == 0;
@@ -231,7 +280,7 @@ impl Sink {
         let payload = reply.map(|reply| one_piece(reply.chunks));
         if !last {
             if let Some(payload) = payload {
-                self.append(&mut state, payload).await;
+                self.append(&mut state, vec![payload]).await;
             }
             return;
         }
@@ -246,7 +295,7 @@ impl Sink {
     /// (SSE-05).
     pub(super) async fn pause(&self, retry: Option<Duration>) {
         let mut state = self.state.lock().await;
-        if self.opened(&mut state, None).await == Open::No {
+        if self.opened(&mut state, &[]).await == Open::No {
             return;
         }
         let Stage::Streaming(writer) = &state.stage else {
@@ -266,7 +315,7 @@ impl Sink {
 
     /// Makes the answer a stream, if it is none yet, that begins with what waited for it and
     /// `first`: the client is told of it when all of that is kept, with the note that belongs to it.
-    async fn opened(&self, state: &mut State, first: Option<&Bytes>) -> Open {
+    async fn opened(&self, state: &mut State, first: &[Bytes]) -> Open {
         if matches!(state.stage, Stage::Streaming(_)) {
             return Open::Before;
         }
@@ -282,7 +331,7 @@ impl Sink {
                 return Open::No;
             }
         };
-        let next = state.begun(first.is_some());
+        let next = state.begun(!first.is_empty());
         if let Some(note) = next {
             keep(&writer, note, false).await;
         }
@@ -306,11 +355,11 @@ impl Sink {
         Ok((writer, reader))
     }
 
-    async fn append(&self, state: &mut State, message: Bytes) {
+    async fn append(&self, state: &mut State, messages: Vec<Bytes>) {
         let Stage::Streaming(writer) = &state.stage else {
             return;
         };
-        let sent = append(writer, message).await;
+        let sent = append(writer, messages).await;
         match sent {
             Ok(too_slow) if too_slow => {
                 let stopped = self
@@ -334,15 +383,15 @@ impl Sink {
 
 impl State {
     /// What the stream begins with.
-    fn beginning(&self, requests: &[Bytes], first: Option<&Bytes>) -> Post {
-        let newest = self.next.as_ref().filter(|_| first.is_some());
+    fn beginning(&self, requests: &[Bytes], first: &[Bytes]) -> Post {
+        let newest = self.next.as_ref().filter(|_| !first.is_empty());
         let replies = self.replies.iter().flatten();
         let replies = replies.map(|reply| one_piece(reply.chunks.clone()));
         let early = self.early.iter().cloned();
         Post {
             requests: requests.to_vec(),
             note: newest.or(self.note.as_ref()).cloned(),
-            events: early.chain(replies).chain(first.cloned()).collect(),
+            events: early.chain(replies).chain(first.iter().cloned()).collect(),
         }
     }
 
@@ -366,9 +415,9 @@ async fn keep(writer: &Writer, note: Bytes, alone: bool) {
 }
 
 /// Appends under back-pressure; whether the reader is too slow by now (EL-21).
-async fn append(writer: &Writer, message: Bytes) -> Result<bool, LogError> {
-    writer.room(message.len()).await?;
-    let appended = writer.append(vec![message]).await?;
+async fn append(writer: &Writer, messages: Vec<Bytes>) -> Result<bool, LogError> {
+    writer.room(messages.iter().map(Bytes::len).sum()).await?;
+    let appended = writer.append(messages).await?;
     Ok(appended.lag.is_some_and(is_full))
 }
 

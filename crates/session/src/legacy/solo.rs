@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use vestibule_exchange::{Call, Capabilities, Exchange, LogLevel};
+use vestibule_exchange::{Call, Capabilities, Exchange, LogLevel, Rounds};
 use vestibule_frame::meta::Reserved;
 use vestibule_frame::{Draft, Frame, Id, Kind};
 use vestibule_terms::{Method, Reject, Revision};
@@ -59,6 +59,7 @@ pub(super) async fn message<S: Exchange>(room: &Room<S>, facts: Facts, frame: Fr
         deadline: facts.deadline,
         inlet: None,
         continues: None,
+        rounds: Rounds::default(),
     };
     let scribe = Scribe::new(&room.shared, &call, id.clone(), token);
     let end = call.deadline.end;

@@ -6,7 +6,7 @@ mod listen;
 
 use std::sync::Arc;
 
-use vestibule_exchange::{Call, Capabilities, Exchange, LogLevel, RpcError};
+use vestibule_exchange::{Call, Capabilities, Exchange, LogLevel, Rounds, RpcError};
 use vestibule_frame::meta::{self, Reserved};
 use vestibule_frame::{Draft, Frame, Id};
 use vestibule_terms::reject::code;
@@ -71,6 +71,7 @@ pub(crate) async fn request<S: Exchange>(
         deadline: facts.deadline,
         inlet: None,
         continues: None,
+        rounds: Rounds::default(),
     };
     if stated.method == Method::SubscriptionsListen {
         return listen::serve(room, facts.accepts, call, id).await;

@@ -7,6 +7,7 @@ mod http_sse;
 mod ledger;
 mod lifecycle;
 mod questions;
+mod rounds;
 mod streams;
 
 use std::sync::{Arc, Mutex};
@@ -36,12 +37,21 @@ struct Seen {
 impl Below {
     /// A room whose calls say what the test tells them to.
     pub(super) fn house(&self) -> House {
+        House::new(self.stage())
+    }
+
+    /// A room that comes after another one.
+    pub(super) fn after(&self, house: &House) -> House {
+        house.succeeded_by(self.stage())
+    }
+
+    fn stage(&self) -> impl Fn(Call) -> Events + Send + Sync + 'static {
         let seen = Arc::clone(&self.0);
-        House::new(move |call| {
+        move |call| {
             let (events, mut told) = mpsc::channel(4096);
             seen.lock().unwrap().calls.push((call, events));
             Events::stream(futures_util::stream::poll_fn(move |cx| told.poll_recv(cx)))
-        })
+        }
     }
 
     /// Tells the call number `index` an event; false when it has been dropped.
