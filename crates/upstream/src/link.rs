@@ -517,10 +517,7 @@ impl Link {
     /// The end of a call, unless it asks one user for a grant that all would share (ELI-14).
     fn judged(&self, end: Final) -> Final {
         let asks = match &end {
-            Final::Message(draft) => {
-                let parts = draft.frame().error_parts();
-                parts.and_then(|parts| parts.code) == Some(code::URL_ELICITATION)
-            }
+            Final::Message(draft) => asks_for_grant(draft.frame()),
             Final::Error(_)
             | Final::View(_)
             | Final::List(_)
@@ -567,6 +564,24 @@ impl Link {
         };
         !private && blurred && !class.is_empty() && outbound.method.may_ask()
     }
+}
+
+/// Whether a response asks for a url elicitation: first of all, or before it goes on.
+fn asks_for_grant(frame: &Frame) -> bool {
+    if let Some(parts) = frame.error_parts() {
+        return parts.code == Some(code::URL_ELICITATION);
+    }
+    let requests = frame
+        .result_type()
+        .and_then(|_| frame.member(frame.result()?, "inputRequests"));
+    let mut requests = requests
+        .into_iter()
+        .flat_map(|requests| frame.members(requests));
+    requests.any(|request| {
+        let params = frame.member(request.value, "params");
+        let mode = params.and_then(|params| frame.member(params, "mode"));
+        mode.and_then(|span| frame.string(span)).as_deref() == Some("url")
+    })
 }
 
 /// The error that a caller gets who asks for what a target is.
