@@ -293,23 +293,6 @@ async fn questions_to_modern_clients_of_legacy_upstreams_are_refused() {
     assert_eq!(answer["result"]["content"][0]["text"], "end", "{answer}");
 }
 
-/// Until questions cross eras: a stateless upstream's `input_required` ends a legacy client's call
-/// with -31007, and the upstream was told that nothing can be asked.
-#[tokio::test]
-async fn rounds_of_modern_upstreams_end_calls_of_legacy_clients() {
-    let upstream = modern_upstream(json!({ "tools": {} }), |request| {
-        let result = json!({ "resultType": "input_required", "requestState": "s", "inputRequests": { "k": { "method": "roots/list" } } });
-        (request.rpc_method() == "tools/call").then(|| Answer::result(request, &result))
-    })
-    .await;
-    let gateway = Gateway::start(&tenant(&[("up", &upstream.url())]));
-    let session = Session::open(&gateway, "/mcp/t/up", json!({ "roots": {} })).await;
-    let answer = session.call(2, "tools/call", json!({ "name": "t" })).await;
-    assert_eq!(answer["error"]["code"], -31007, "{answer}");
-    let sent = upstream.call("tools/call").await;
-    assert_eq!(sent.json()["params"]["_meta"][CAPABILITIES], json!({}));
-}
-
 /// XT-270, STA-11, 9: -32021 of an upstream does not exist for legacy clients; a modern client is
 /// told when it is true.
 #[tokio::test]

@@ -8,8 +8,9 @@ use vestibule_testkit::{RawClient, RawRequest, RawResponse};
 use crate::auth::key;
 use crate::harness::Gateway;
 use crate::process::{Folder, Served, configuration};
+use crate::rounds;
 use crate::talk::{
-    META, SESSIONS, Session, Upstream, assert_refused, get, modern_call, open_tenant, post,
+    META, SESSIONS, Session, Upstream, assert_refused, at, get, modern_call, open_tenant, post,
     progress, response, soon, tenant, text,
 };
 
@@ -70,8 +71,18 @@ impl<'a> Client<'a> {
 
     /// The same, with its session open.
     async fn open(peer: Peer<'a>, target: &str, revision: &str, key: Option<&str>) -> Self {
+        Self::able(peer, target, revision, (key, &json!({}))).await
+    }
+
+    /// The same, of a client that can be asked.
+    async fn able(
+        peer: Peer<'a>,
+        target: &str,
+        revision: &str,
+        (key, capabilities): (Option<&str>, &Value),
+    ) -> Self {
         let mut client = Self::connect(peer, target, key).await;
-        client.say(&initialize(revision)).await;
+        client.say(&initialize_with(revision, capabilities)).await;
         let opened = client.next().await;
         assert_eq!(opened["result"]["protocolVersion"], revision, "{opened}");
         client.say(READY).await;
@@ -114,8 +125,13 @@ fn bearing(request: RawRequest, key: Option<&str>) -> RawRequest {
 }
 
 fn initialize(revision: &str) -> String {
+    initialize_with(revision, &json!({}))
+}
+
+fn initialize_with(revision: &str, capabilities: &Value) -> String {
     let client = json!({ "name": "old", "version": "1" });
-    let params = json!({ "protocolVersion": revision, "capabilities": {}, "clientInfo": client });
+    let params =
+        json!({ "protocolVersion": revision, "capabilities": capabilities, "clientInfo": client });
     json!({ "jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params }).to_string()
 }
 
@@ -497,4 +513,42 @@ async fn hse_05_a_session_does_not_outlive_its_process() {
     let mut again = Client::open(Peer::Process(&served), UP, OLDEST, None).await;
     again.say(PING).await;
     assert_eq!(again.next().await["id"], "p");
+}
+
+/// XT-130, XT-143, HSE-03: an old client is asked on its one stream; when that breaks in a round the call
+/// ends with its session, and the upstream hears nothing more.
+#[tokio::test]
+async fn xt_130_an_old_client_is_asked_on_its_stream() {
+    let upstream = rounds::asking().await;
+    let gateway = Gateway::start(&open_tenant(&[("up", at(&upstream.url()))], ""));
+    let open = async || {
+        let able = rounds::able();
+        Client::able(Peer::Here(&gateway), UP, OLDEST, (None, &able)).await
+    };
+    let mut client = open().await;
+    let call = |id: u64| {
+        let params = json!({ "name": "sample", "arguments": { "a": 1 } });
+        json!({ "jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params }).to_string()
+    };
+    client.say(&call(7)).await;
+    let asked = client.next().await;
+    assert_eq!(asked["method"], "sampling/createMessage");
+    client.say(&rounds::reply_to(&asked).to_string()).await;
+    let end = client.next().await;
+    assert_eq!((&end["id"], text(&end)), (&json!(7), "done"));
+    rounds::check_rounds(&upstream, "sample");
+    let mut client = open().await;
+    client.say(&call(8)).await;
+    let asked = client.next().await;
+    let (address, reply) = (client.address.clone(), rounds::reply_to(&asked));
+    drop(client.stream);
+    soon("the session is gone", Duration::from_secs(20), async {
+        while gateway.ask(post(&address, PING.to_owned())).await.status != 404 {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let late = gateway.ask(post(&address, reply.to_string())).await;
+    assert_eq!(late.status, 404);
+    assert_eq!(upstream.calls("tools/call").len(), 3);
 }

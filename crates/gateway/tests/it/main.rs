@@ -50,6 +50,7 @@ mod reload;
 mod replicas;
 mod restart;
 mod resume;
+mod rounds;
 mod smuggling;
 mod stages;
 mod stdio;

@@ -24,7 +24,7 @@ const UP: &str = "/mcp/t/up";
 const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// The longest it may take to be sure that a replica is dead and to go on with what it did.
-const DEATH: Duration = Duration::from_secs(15);
+pub(crate) const DEATH: Duration = Duration::from_secs(15);
 
 /// The next event of a stream whose owner has to be found dead first.
 async fn in_time(client: &mut RawClient) -> SseEvent {
