@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::Stream;
-use vestibule_frame::Draft;
+use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
 
 use crate::call::LogLevel;
 use crate::error_map::RpcError;
@@ -72,6 +72,19 @@ pub enum Final {
     Wanted(Box<Wanted>),
     /// The call was cancelled: no response at all (CAN-03).
     Cancelled,
+}
+
+impl Final {
+    /// The result of a tool that says it has failed: the model that called it reads why.
+    pub fn tool_error(text: &str) -> Self {
+        let text = json::quote(text);
+        let result = format!(r#"{{"content":[{{"type":"text","text":{text}}}],"isError":true}}"#);
+        let message = encode::result(&Id::integer(0), result.as_bytes());
+        let frame = Frame::parse(message, &Limits::default());
+        Self::Message(Draft::new(
+            frame.expect("a result of our own is well-formed"),
+        ))
+    }
 }
 
 /// The events of one call. Dropping it cancels the call: the upstream is told within a second.

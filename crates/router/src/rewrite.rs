@@ -7,13 +7,13 @@ use bytes::Bytes;
 use vestibule_catalog::cursor::{Owner, UPSTREAM_CURSOR_MAX};
 use vestibule_catalog::definition::items;
 use vestibule_catalog::{Catalog, Cursor, Definition, Kind, Mirroring, Position, allow, warn_flaw};
-use vestibule_exchange::error_map::{FROM_UPSTREAM, Mapped, Told, map_error};
+use vestibule_exchange::error_map::{FROM_UPSTREAM, Mapped, Told, map_error, sanitise};
 use vestibule_exchange::view::CacheScope;
 use vestibule_exchange::{Call, Event, Final, ListPage, RpcError};
 use vestibule_frame::{Draft, Frame, Span};
 use vestibule_metrics::Metrics;
 use vestibule_terms::reject::code;
-use vestibule_terms::{Method, Principal, ServerPlan, UpstreamId};
+use vestibule_terms::{Era, Method, Principal, ServerPlan, UpstreamId};
 
 use crate::names::{Giving, Names};
 use crate::one::token;
@@ -152,6 +152,13 @@ impl Rewrite {
             return Final::List(empty_page(kind));
         }
         match map_error(draft.frame(), &self.upstream, self.method, self.told) {
+            Mapped::Replace(error)
+                if found == Some(code::MISSING_CAPABILITY) && self.told_by_result() =>
+            {
+                let data = error.data.unwrap_or_default();
+                let text = format!("{}: {}", error.message, String::from_utf8_lossy(&data));
+                Final::tool_error(&sanitise(&text))
+            }
             Mapped::Replace(mut error) => {
                 let data = error.data.as_ref().filter(|_| self.plan.is_federated());
                 if let Some(data) = data.and_then(|data| self.names().error_data(data)) {
@@ -173,6 +180,11 @@ impl Rewrite {
                 Final::Message(draft)
             }
         }
+    }
+
+    /// Whether a model reads what the client's revision has no error for (AMB-38).
+    fn told_by_result(&self) -> bool {
+        self.method == Method::ToolsCall && self.told.era == Era::Legacy
     }
 
     fn result(&self, mut draft: Draft) -> Final {

@@ -4,7 +4,7 @@
 
 use vestibule_exchange::error_map::sanitise;
 use vestibule_exchange::{Final, RpcError};
-use vestibule_frame::{Draft, Frame, Id, Limits, encode, json};
+use vestibule_frame::Frame;
 use vestibule_terms::reject::code;
 use vestibule_terms::{Method, UpstreamId};
 
@@ -60,13 +60,5 @@ fn told(method: Method, text: &str, error: impl FnOnce() -> RpcError) -> Final {
     if method != Method::ToolsCall {
         return Final::Error(error());
     }
-    let result = format!(
-        r#"{{"content":[{{"type":"text","text":{}}}],"isError":true}}"#,
-        json::quote(text)
-    );
-    let text = encode::result(&Id::integer(0), result.as_bytes());
-    match Frame::parse(text, &Limits::default()) {
-        Ok(frame) => Final::Message(Draft::new(frame)),
-        Err(_) => Final::Error(RpcError::new(code::INTERNAL, "internal error")),
-    }
+    Final::tool_error(text)
 }
