@@ -302,3 +302,33 @@ async fn xt_136_rounds_go_on_when_their_replica_stops() {
     let (a, b) = tokio::join!(Served::start(&file), Served::start(&file));
     asked_again(&upstream, a, stop, async || b).await;
 }
+
+/// XT-136, XT-542, EL-18: an answer to a replica that does not ask reaches the one that does, once.
+#[tokio::test]
+async fn xt_136_an_answer_to_another_replica_reaches_the_call() {
+    let upstream = asking().await;
+    let Some(redis) = RedisServer::start() else {
+        return;
+    };
+    let up = open_tenant(&[("up", at(&upstream.url()))], "stream_after: 20ms");
+    let (_folder, file) = replicated(&redis, &up);
+    let (a, b) = tokio::join!(Served::start(&file), Served::start(&file));
+    let client = Client::able(&a, &able()).await;
+    let params = json!({ "name": "page", "arguments": { "a": 1 } });
+    let call = client.post(&request(7, "tools/call", &params));
+    let mut connection = a.connect().await;
+    connection.open(&call).await.unwrap();
+    let _priming = next(&mut connection).await;
+    for _ in 0..3 {
+        let asked = next(&mut connection).await.json();
+        for replica in [&b, &a] {
+            let answer = replica.ask(&client.post(&reply_to(&asked))).await;
+            assert_eq!(answer.status, 202, "{asked}");
+        }
+    }
+    let done = next(&mut connection).await.json();
+    assert_eq!(done["method"], "notifications/elicitation/complete");
+    let end = next(&mut connection).await.json();
+    assert_eq!(end["result"]["content"][0]["text"], "done");
+    check_rounds(&upstream, "page");
+}
