@@ -77,6 +77,11 @@ impl Relay {
         self.offset = Some(reached);
     }
 
+    /// Nobody knows how far the client has been told: it hears of no more progress.
+    pub(crate) fn silence(&mut self) {
+        self.token = None;
+    }
+
     /// Progress of our own while the call waits for its client (6.2).
     pub(crate) fn still_there(&mut self, value: f64) -> Option<Bytes> {
         let token = self.token.as_ref()?.token();

@@ -1,6 +1,6 @@
 //! Streams that lost the task, or the whole process, that wrote them (EL-15). Where the upstream
 //! remembers the call, this process goes on with it; else its request gets the one answer that is
-//! left. A request is never sent anew.
+//! left. A request is never sent anew, unless it has no effect.
 
 use std::sync::Arc;
 

@@ -61,6 +61,8 @@ pub(super) struct Driver {
     pub(super) frame: Frame,
     /// The answer becomes a stream then, if it is not one yet.
     pub(super) streams_at: Option<Instant>,
+    /// Whether it is written down how another process could begin it again, or nobody may.
+    pub(super) remembered: bool,
     /// What its upstream has asked for, if it has.
     pub(super) rounds: Option<Box<Rounds>>,
     /// The upstream and a mark of a call that another process has begun.
@@ -140,6 +142,7 @@ pub(super) fn run<S: Exchange>(
         },
         frame: request.frame.clone(),
         streams_at: Some(Instant::now() + facts.plan.stream_after),
+        remembered: !(request.method.is_repeatable() && request.method.may_ask()),
         rounds: None,
         begun_elsewhere: None,
         _held: request.held,
@@ -224,6 +227,7 @@ pub(super) fn go_on(
         },
         frame: call.message.frame().clone(),
         streams_at: None,
+        remembered: true,
         rounds: None,
         begun_elsewhere,
         _held: None,
@@ -274,12 +278,22 @@ impl Driver {
                     }
                 }
                 Next::Event(Some(Event::Final(end))) => return self.end(end).await,
-                Next::Event(Some(event)) => self.hear(event).await,
+                Next::Event(Some(event)) => {
+                    if matches!(event, Event::Mark { .. }) {
+                        self.marked();
+                    } else if !self.remembered {
+                        Box::pin(self.remember()).await;
+                    }
+                    self.hear(event).await;
+                }
                 Next::Event(None) => {
                     return self.stop(Stop::Cancelled(None), Some(running)).await;
                 }
                 Next::Moment => {
                     self.streams_at = None;
+                    if !self.remembered {
+                        Box::pin(self.remember()).await;
+                    }
                     self.sink.open().await;
                 }
                 Next::Left(error) => return self.leave(Some(running), error).await,

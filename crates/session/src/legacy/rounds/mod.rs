@@ -27,8 +27,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
+use tokio::time::timeout;
 use vestibule_exchange::{Call, Final, Rounds as Called, RpcError, Wanted, Wish};
 use vestibule_frame::Draft;
+use vestibule_terms::UpstreamId;
 
 pub(super) use self::kept::Rounds;
 use self::kept::Written;
@@ -42,6 +44,8 @@ pub(super) type Cancelled = oneshot::Receiver<oneshot::Sender<()>>;
 
 /// How long a client may take (6.2).
 const HUMAN: Duration = Duration::from_secs(600);
+/// How long what has come waits for the store.
+const AT_ONCE: Duration = Duration::from_secs(1);
 const AWAY: &str = "the client cannot be asked: the gateway's store is away";
 
 /// Why a call does not go on here.
@@ -69,14 +73,48 @@ impl Driver {
     ) -> Result<Running, Stop> {
         let mut rounds = match self.rounds.take() {
             Some(rounds) => rounds,
-            None => Box::new(self.first_round(&wanted).await?),
+            None => Box::new(self.first_round(wanted.upstream.clone()).await?),
         };
         let next = self.next_round(&mut rounds, wanted, cancelled).await;
         self.rounds = Some(rounds);
         next
     }
 
-    async fn first_round(&self, wanted: &Wanted) -> Result<Rounds, Stop> {
+    /// What has no effect is asked for again by whoever takes it over, also before its upstream has
+    /// wanted anything. A client that holds no id of its stream yet asks again itself.
+    pub(super) async fn remember(&mut self) {
+        if std::mem::replace(&mut self.remembered, true) || !self.sink.outlives() {
+            return;
+        }
+        // what has come is not kept waiting by a store that is away (EL-22)
+        if timeout(AT_ONCE, self.noted()).await.is_err() {
+            tracing::debug!("a call is not written down");
+        }
+    }
+
+    async fn noted(&mut self) {
+        let Some(upstream) = self.record.upstream().cloned() else {
+            return;
+        };
+        let Ok(mut rounds) = self.first_round(upstream).await else {
+            return;
+        };
+        if self.enter(&mut rounds, Stage::Requesting).await.is_ok() {
+            let note = self.standing(&rounds);
+            self.sink.note(note, false).await;
+            self.rounds = Some(Box::new(rounds));
+        }
+    }
+
+    /// Its upstream remembers the call itself.
+    pub(super) fn marked(&mut self) {
+        self.remembered = true;
+        if let Some(rounds) = self.rounds.take_if(|rounds| rounds.state.round == 0) {
+            rounds.clear(&self.shared, &self.live);
+        }
+    }
+
+    async fn first_round(&self, upstream: UpstreamId) -> Result<Rounds, Stop> {
         let name = match self.live.next_number(&self.shared).await {
             Ok(number) => number.to_string(),
             Err(text) => return end(ends::away(text)),
@@ -87,7 +125,7 @@ impl Driver {
             step: 0,
             round: 0,
             waits: 0,
-            upstream: wanted.upstream.clone(),
+            upstream,
             message: self.frame.bytes().clone(),
             state: None,
             asked: Vec::new(),

@@ -77,6 +77,9 @@ impl Driver {
             Written::Done => {}
             Written::Elsewhere | Written::Away => return Err(Stop::Elsewhere),
         }
+        if stage == Stage::Requesting {
+            self.relay.silence();
+        }
         match stage {
             Stage::Asking if as_noted => {
                 for one in rounds.state.asked.clone() {

@@ -719,3 +719,59 @@ fn xt_139_a_call_that_was_left_can_be_cancelled() {
         assert_eq!(below.calls(), 0);
     });
 }
+
+/// XT-137: the same before the upstream has wanted anything.
+#[test]
+fn xt_137_a_read_is_asked_for_again_from_its_beginning() {
+    let first = process();
+    let (world, last) = first.block_on(async {
+        let world = World::new(D).await;
+        let telling = async {
+            settle().await;
+            world
+                .below
+                .with(0, |call| call.record.set_upstream(upstream()));
+            sleep(Duration::from_secs(3)).await;
+        };
+        let body = read(1);
+        let (mut got, ()) = tokio::join!(world.house.in_session(&world.session, &body), telling);
+        let last = got.next().await.unwrap().id();
+        (world, last)
+    });
+    drop(first);
+    process().block_on(async {
+        let below = Below::default();
+        let next = below.after(&world.house);
+        next.supervisor().sweep_log().await;
+        settle().await;
+        let answers = told(&below, 0);
+        assert_eq!((answers.state, answers.responses), (None, None));
+        below.with(0, |one| assert_eq!(one.message.to_bytes(), read(1)));
+        below.end(0);
+        let headers = [
+            ("mcp-session-id", &*world.session),
+            ("last-event-id", &*last),
+        ];
+        let rest = next.get(&headers).await.rest().await;
+        assert_eq!(rest.len(), 1, "{rest:?}");
+        assert_eq!(rest[0].json()["id"], 1);
+    });
+}
+
+/// XT-133: an upstream that gives nothing but states is not called for ever.
+#[tokio::test(start_paused = true)]
+async fn xt_133_an_upstream_that_never_asks_is_called_twenty_times_more() {
+    let world = World::new(D).await;
+    let body = call("1", "");
+    let telling = async {
+        for index in 0..=20 {
+            settle().await;
+            world.below.tell(index, wanted(Some(STATE), vec![]));
+            sleep(Duration::from_secs(3)).await;
+        }
+    };
+    let (got, ()) = tokio::join!(world.house.in_session(&world.session, &body), telling);
+    let end = got.rest().await.pop().unwrap().json();
+    assert_eq!(end["result"]["isError"], true, "{end}");
+    assert_eq!(world.below.calls(), 21);
+}
