@@ -458,7 +458,7 @@ pub const SERVER: &[Key] = &[
     key(
         "poll_close",
         "false",
-        "Ends a client's stream when the upstream's ends before its answer.",
+        "Ends a client's stream when the upstream's ends before its answer, or while a question of a stateless one takes long.",
     ),
     key(
         "sessions",
