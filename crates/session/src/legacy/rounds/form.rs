@@ -30,8 +30,10 @@ pub(super) fn question(
     let text = write::request(&nobody, method.as_str(), wish.params.as_deref());
     let frame = parse(text).ok_or(Inexpressible)?;
     let mut draft = Draft::new(frame);
-    if draft.frame().progress_token().is_some() {
-        draft.remove_meta(meta::PROGRESS_TOKEN); // nobody would hear of it (5.2)
+    if draft.frame().meta().is_some() {
+        for key in meta::HOP_KEYS {
+            draft.remove_meta(key); // MET-07; of progress about a question nobody would hear (5.2)
+        }
     }
     let url = url_of(method, wish.params.as_ref()).map(|url| (url, elicitation_id()));
     if let Some((_, elicitation)) = &url {
@@ -122,7 +124,7 @@ mod tests {
     /// ELI-06, CAP-12: a url has an id that only this hop knows; what belongs to the other hop goes.
     #[test]
     fn eli_06_a_url_gets_an_id_of_this_hop() {
-        let params = r#"{"mode":"url","message":"m","url":"https://a","task":{},"_meta":{"progressToken":1}}"#;
+        let params = r#"{"mode":"url","message":"m","url":"https://a","task":{},"_meta":{"progressToken":1,"x":2,"io.modelcontextprotocol/logLevel":"info"}}"#;
         let wish = Wish {
             key: Bytes::from_static(b"\"k\""),
             method: Method::ElicitationCreate,
@@ -138,6 +140,10 @@ mod tests {
         assert_eq!(url, "https://a");
         assert_eq!(text["params"]["elicitationId"], elicitation.as_str());
         assert!(text["params"].get("task").is_none());
-        assert!(text["params"]["_meta"].get("progressToken").is_none());
+        assert_eq!(
+            text["params"]["_meta"],
+            serde_json::json!({"x": 2}),
+            "MET-07"
+        );
     }
 }
