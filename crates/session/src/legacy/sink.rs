@@ -232,7 +232,10 @@ impl Sink {
             return true;
         }
         let mut state = self.state.lock().await;
-        match self.opened(&mut state, std::slice::from_ref(&message)).await {
+        match self
+            .opened(&mut state, std::slice::from_ref(&message))
+            .await
+        {
             Open::No => return false,
             Open::Before => self.append(&mut state, vec![message]).await,
             Open::Now => {}

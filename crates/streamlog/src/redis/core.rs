@@ -29,6 +29,9 @@ use crate::{LogError, StreamRef};
 /// How long the store may be away before an operation goes on without it.
 pub(super) const PATIENCE: Duration = Duration::from_secs(1);
 
+/// How often something is tried, however long that takes.
+const AT_LEAST: u32 = 3;
+
 /// How long something is tried that ends by itself if it is never done.
 const ERRAND: Duration = Duration::from_secs(10);
 
@@ -115,7 +118,8 @@ impl Core {
         answer.map_err(unavailable)
     }
 
-    /// Runs a script that may run more than once, until it is answered or the time is over.
+    /// Runs a script that may run more than once, until it is answered or the time is over; a few
+    /// times at least, since a process that was stopped meanwhile finds the time over and has run it.
     pub(super) async fn insist(
         &self,
         script: &'static Script,
@@ -126,10 +130,13 @@ impl Core {
     ) -> Result<Reply, LogError> {
         let until = Instant::now() + time;
         let mut pause = Pause::default();
+        let mut tried = 0;
         loop {
+            tried += 1;
             let answer = self.once(script, slot, keys, args.clone()).await;
             let next = pause.next();
-            if answer.is_ok() || Instant::now() + next >= until {
+            let over = tried >= AT_LEAST && Instant::now() + next >= until;
+            if answer.is_ok() || over {
                 return answer;
             }
             sleep(next).await;

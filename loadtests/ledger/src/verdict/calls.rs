@@ -200,10 +200,12 @@ impl Judging<'_> {
                 });
             }
         }
+        let without_id = self.without_id();
         if let Some((status, more)) = self.record.afterwards
             && (status != 405 || more > 0)
-            // EL-22: what came without an id, while the store was away, comes once more with one
-            && !(status == 200 && (1..=self.without_id()).contains(&more))
+            // EL-22: what came without an id, while the store was away, comes once more with one, or
+            // is still to come when its owner died with it
+            && !(status == 200 && without_id > 0 && more <= without_id)
         {
             findings.add(Finding::SeveralTerminals, || {
                 format!(

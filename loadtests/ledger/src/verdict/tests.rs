@@ -298,6 +298,7 @@ fn el_22_what_had_no_id_may_come_again_behind_the_end() {
             call(history).afterwards = Some((200, more));
         })
     };
+    assert_eq!(behind(0), [], "its owner died before the store had it");
     assert_eq!(behind(2), []);
     assert_eq!(behind(3), [("several terminals", 1)]);
 }
