@@ -629,3 +629,32 @@ async fn el_22_an_outage_of_the_store_stops_new_sessions_only() {
     let event = next(&mut again).await;
     assert_eq!(event.json()["params"]["progress"], 3, "nothing twice");
 }
+
+/// EL-29: a client that comes back to a replica which has not seen its session, while the store is
+/// away, is let in by what its ids prove, waits, and gets what it has missed.
+#[tokio::test]
+async fn el_29_a_resume_on_another_replica_waits_for_the_store() {
+    let upstream = Upstream::modern().await;
+    let Some(house) = House::build(upstream.reach(), "") else {
+        return;
+    };
+    let (a, b) = tokio::join!(house.replica(), house.replica());
+    let client = Client::open(&a).await;
+    let (mut flight, priming) = Flight::primed(&a, &upstream, &client.call(7, "stream")).await;
+    flight.progress(1).await;
+    next(&mut flight.client).await;
+    house.redis.pause();
+    let forged = "x".repeat(id(&priming).len());
+    assert_eq!(b.ask(&client.resume(&forged)).await.status, 400);
+    let mut again = b.connect().await;
+    let head = again.open(&client.resume(id(&priming))).await.unwrap();
+    assert!(head.start.contains(" 200 "), "{}", head.start);
+    let waiting = again.next_event().await.unwrap().expect("a comment");
+    assert_eq!(waiting.comments, ["wait"]);
+    house.redis.resume();
+    let event = next(&mut again).await;
+    assert_eq!(event.json()["params"]["progress"], 1);
+    flight.progress(2).await;
+    let event = next(&mut again).await;
+    assert_eq!(event.json()["params"]["progress"], 2);
+}

@@ -1,11 +1,12 @@
 //! GET with a session: a standalone stream, or the rest of a stream that broke (GET rows, RES rows,
 //! EL-13).
 
+use std::future::ready;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::stream;
+use futures_util::{FutureExt as _, stream};
 use tokio::time::{sleep, timeout};
 use vestibule_exchange::Exchange;
 use vestibule_frame::{encode as write, json, sse};
@@ -13,8 +14,8 @@ use vestibule_metrics::StreamKind as Kind;
 use vestibule_streamlog::{Class, Event, LogError, Resume, StreamKind};
 use vestibule_terms::{Method, Reject};
 
-use super::access::session_or_405;
-use super::hold::{Resuming, held};
+use super::access::{proven, session_or_405};
+use super::hold::{Resuming, held, held_outside};
 use super::listen::listen;
 use super::live::{Live, PROMPTS, RESOURCES, TOOLS};
 use super::reader::Reading;
@@ -36,6 +37,9 @@ pub(crate) async fn get<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
     let shared = &room.shared;
     let live = match session_or_405(shared, &facts).await {
         Ok(live) => live,
+        Err(Reject::Unavailable { .. }) if comes_back(&facts) => {
+            return resume_outside(shared, facts);
+        }
         Err(reject) => return answer::refuse(&facts.record, reject, None),
     };
     if !facts.accepts.sse {
@@ -142,11 +146,35 @@ async fn resume(
             Ok(answer::events(EventBody::new(errors)))
         }
         Resumed::Nothing => Err(Refusal::Nothing),
-        Resumed::Foreign => Err(Refusal::Reject(Reject::InvalidRequest(
-            "Last-Event-ID is not valid here".into(),
-        ))),
+        Resumed::Foreign => Err(Refusal::Reject(foreign())),
         Resumed::NoSession => Err(Refusal::Reject(Reject::SessionNotFound)),
     }
+}
+
+fn comes_back(facts: &Facts) -> bool {
+    facts.accepts.sse && facts.head.last_event_id.is_some()
+}
+
+/// Lets a client wait whose session has not been seen here, while the store cannot say that it lives
+/// (EL-29). Whether its ids are its own can be said without the store.
+fn resume_outside(shared: &Arc<Shared>, facts: Facts) -> Response {
+    let record = facts.record.clone();
+    let Some((key, last)) = proven(shared, &facts).zip(facts.head.last_event_id.clone()) else {
+        return answer::refuse(&record, Reject::SessionNotFound, None);
+    };
+    let (log, session) = (Arc::clone(&shared.rooms.log), key.clone());
+    let mut resuming: Resuming = Box::pin(async move { log.resume(&session, &last).await });
+    match (&mut resuming).now_or_never() {
+        Some(Ok(Resume::Foreign)) => return answer::refuse(&record, foreign(), None),
+        Some(known) => resuming = Box::pin(ready(known)),
+        None => {}
+    }
+    record.set_outcome(vestibule_terms::Outcome::Ok);
+    answer::events(EventBody::new(held_outside(shared, facts, key, resuming)))
+}
+
+fn foreign() -> Reject {
+    Reject::InvalidRequest("Last-Event-ID is not valid here".into())
 }
 
 /// What a client gets that came back.
