@@ -8,12 +8,14 @@ use vestibule_terms::clock::SystemClock;
 use vestibule_testkit::redis::RedisServer;
 
 use super::{
-    Arc, Bytes, Duration, Instant, PAYLOAD, Report, StreamLog, TenantId, Writer, next, payload,
-    percentiles, replay, session, streams,
+    Arc, Bytes, Duration, Instant, PAYLOAD, Report, SessionKey, StreamLog, TenantId, Writer, next,
+    payload, percentiles, replay, session, streams,
 };
 
 /// A client that comes back for a thousand events has them after this.
 const REPLAY: Duration = Duration::from_millis(100);
+/// How many come back.
+const RETURNS: usize = 21;
 
 struct Replica {
     log: Arc<RedisLog>,
@@ -55,15 +57,31 @@ pub(super) async fn measure(report: &mut Report) {
         ));
     }
     burst(report, &server, &a).await;
-    let writer = missed(&a, 1000).await;
-    let id = writer.opened().priming.clone().expect("the store is there");
-    for (replica, place) in [(&a, "at its owner"), (&b, "at another replica")] {
-        let [first, all] = replay(&*replica.any, &session(9_999), &id, 1000).await;
-        report.say(&format!(
-            "redis, 1,000 missed events {place}: the first after {first:.2?}"
-        ));
-        report.limit(&format!("redis, 1,000 missed events {place}"), all, REPLAY);
+    come_back(report, 9_000, [&a, &a], "at its owner").await;
+    come_back(report, 9_500, [&a, &b], "at another replica").await;
+}
+
+/// Clients that missed a thousand events each come back, one after the other.
+async fn come_back(report: &mut Report, from: usize, [owner, to]: [&Replica; 2], place: &str) {
+    let mut took = vec![];
+    for number in 0..RETURNS {
+        let session = session(from + number);
+        let writer = missed(owner, &session, 1000).await;
+        let id = writer.opened().priming.clone().expect("the store is there");
+        took.push(replay(&*to.any, &session, &id, 1000).await);
+        writer.finish(None).await.expect("the first end");
+        owner.any.forget_session(&session).await.expect("it ends");
     }
+    took.sort_by_key(|[_, all]| *all);
+    let ([first, all], [_, longest]) = (took[RETURNS / 2], took[RETURNS - 1]);
+    report.say(&format!(
+        "redis, 1,000 missed events {place}: the first after {first:.2?}, all after {all:.2?}"
+    ));
+    report.limit(
+        &format!("redis, 1,000 missed events {place}, the longest of {RETURNS}"),
+        longest,
+        REPLAY,
+    );
 }
 
 /// A burst on one stream, as fast as it goes.
@@ -97,9 +115,8 @@ async fn burst(report: &Report, server: &RedisServer, replica: &Replica) {
 }
 
 /// A stream with so many events that nobody has read.
-async fn missed(replica: &Replica, events: usize) -> Writer {
-    let session = session(9_999);
-    let writer = Writer::open(&replica.any, &session, vec![Bytes::from_static(b"7")]).await;
+async fn missed(replica: &Replica, session: &SessionKey, events: usize) -> Writer {
+    let writer = Writer::open(&replica.any, session, vec![Bytes::from_static(b"7")]).await;
     let writer = writer.expect("the store is there");
     for _ in 0..events {
         writer.append(vec![payload()]).await.expect("room");
