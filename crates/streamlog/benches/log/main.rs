@@ -4,6 +4,7 @@
 //! ```sh
 //! cargo bench -p vestibule-streamlog                       # both
 //! cargo bench -p vestibule-streamlog -- redis --assert     # one; fails when a limit is exceeded
+//! cargo bench -p vestibule-streamlog -- replay --assert    # over Redis, only what is limited
 //! TMPDIR=/var/tmp cargo bench -p vestibule-streamlog -- disk
 //! ```
 //!
@@ -135,15 +136,16 @@ async fn replay(
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let named = |name: &str| arguments.iter().any(|argument| argument == name);
-    let all = !named("disk") && !named("redis");
+    let all = !["disk", "redis", "replay"].into_iter().any(named);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
         .enable_all()
         .build()
         .expect("threads");
     let mut report = Report::default();
-    if all || named("redis") {
-        runtime.block_on(redis::measure(&mut report));
+    if all || named("redis") || named("replay") {
+        let whole = all || named("redis");
+        runtime.block_on(redis::measure(&mut report, whole));
     }
     if all || named("disk") {
         runtime.block_on(disk::measure(&report));

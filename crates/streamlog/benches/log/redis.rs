@@ -38,27 +38,34 @@ fn replica(server: &RedisServer, sealer: &Sealer) -> Replica {
     Replica { log, any }
 }
 
-pub(super) async fn measure(report: &mut Report) {
+pub(super) async fn measure(report: &mut Report, whole: bool) {
     let Some(server) = RedisServer::start() else {
         return;
     };
     let sealer = Sealer::new(Keyring::generate());
     let (a, b) = (replica(&server, &sealer), replica(&server, &sealer));
     streams(&a.any, 8, 20).await; // connections, scripts
+    if whole {
+        throughput(report, &server, &a).await;
+        burst(report, &server, &a).await;
+    }
+    come_back(report, 9_000, [&a, &a], "at its owner").await;
+    come_back(report, 9_500, [&a, &b], "at another replica").await;
+}
+
+/// One event after the other, on so many streams at a time.
+async fn throughput(report: &Report, server: &RedisServer, replica: &Replica) {
     for (count, events) in [(1, 3000), (64, 300), (512, 60)] {
-        let spent = Spent::now(&server);
-        let (took, elapsed) = streams(&a.any, count, events).await;
+        let spent = Spent::now(server);
+        let (took, elapsed) = streams(&replica.any, count, events).await;
         let number = (count * events) as f64;
         report.say(&format!(
             "redis, {count} streams: {}, {:.0} events/s; {}",
             percentiles(took),
             number / elapsed.as_secs_f64(),
-            Spent::now(&server).since(&spent, number),
+            Spent::now(server).since(&spent, number),
         ));
     }
-    burst(report, &server, &a).await;
-    come_back(report, 9_000, [&a, &a], "at its owner").await;
-    come_back(report, 9_500, [&a, &b], "at another replica").await;
 }
 
 /// Clients that missed a thousand events each come back, one after the other.
