@@ -106,7 +106,13 @@ impl Cache {
         let noted = counted.then_some(now);
         if let Some(mut seen) = self.0.get_mut(key) {
             if seen.found.stored.version <= found.stored.version {
-                seen.found = found.clone();
+                // what is settled is in memory once, with whoever has it already
+                let before = std::mem::replace(&mut seen.found, found.clone()).stored;
+                let stored = &mut seen.found.stored;
+                (stored.key, stored.opening) = (before.key, before.opening);
+                if stored.version == before.version {
+                    stored.state = before.state;
+                }
                 seen.confirmed = now;
                 seen.doubtful = false;
                 seen.noted = noted.or(seen.noted);
