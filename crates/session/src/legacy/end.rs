@@ -4,6 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::{StreamExt as _, stream};
 use tokio::time::{Instant, sleep};
 use vestibule_exchange::{Closing, Exchange};
 use vestibule_store::{Ended, Kind, SessionKey};
@@ -18,6 +19,9 @@ use crate::room::{Room, Shared};
 
 /// How long the calls of a session that is ended from above may take to say so.
 const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How many sessions are looked up at a time.
+const TOGETHER: usize = 64;
 
 /// Serves the DELETE (STA-21).
 pub(crate) async fn delete<S: Exchange>(room: &Room<S>, facts: Facts) -> Response {
@@ -67,11 +71,12 @@ async fn clear(shared: &Arc<Shared>, over: &Ended) {
 /// look-up and the first thing a request did with it, nothing else would.
 pub(crate) async fn leftovers(shared: &Arc<Shared>) {
     let keys: Vec<SessionKey> = shared.lives.iter().map(|live| live.key.clone()).collect();
-    for key in keys {
+    let looks = stream::iter(keys).for_each_concurrent(TOGETHER, |key| async move {
         if matches!(shared.rooms.sessions.get(&key).await, Ok(None)) {
             take_down(shared, &key, Closing::Here(Vec::new())).await;
         }
-    }
+    });
+    looks.await;
 }
 
 /// Ends the sessions whose caller is no longer let in (AUT-23). Their calls have been told why
