@@ -62,7 +62,7 @@ struct Question {
     id: Id,
     asked_as: Id,
     asker: ReplicaId,
-    /// By whom its answer is claimed, and the answer.
+    /// By whom its answer is claimed, and the answer; nothing of one that the session has no room for.
     claimed: Option<(ReplicaId, Bytes)>,
     /// Whether it has reached its upstream. Whoever has asked looks, and takes the record away.
     delivered: bool,
@@ -149,25 +149,20 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
     }
     let answer = match &question.claimed {
         None => answer,
-        Some((claimer, claimed)) if fleet.liveness(claimer).await? == Liveness::Dead => claimed,
+        Some((claimer, claimed)) if fleet.liveness(claimer).await? == Liveness::Dead => {
+            // too large to be kept: it was not taken from its client, which has brought it again
+            if claimed.is_empty() { answer } else { claimed }
+        }
         Some(_) => return Ok(Claim::Pending),
     };
     let open = Question {
         claimed: None,
         ..question.clone()
     };
-    let claimed = Some((fleet.replica().clone(), answer.clone()));
     let answer = answer.clone();
-    let claim = Question {
-        claimed,
-        ..question
-    };
-    let claim = claim.write(shared, live);
-    let new = Some(claim.clone());
-    let swapped = sessions.swap_kept(&live.key, Kind::Question, &name, &record, new);
-    if !swapped.await? {
+    let Some(claim) = claimed(shared, live, (&name, &record), question, &answer).await? else {
         return Ok(Claim::Pending); // by somebody else in this moment
-    }
+    };
     let from = QuestionRef {
         tenant: live.name.tenant.clone(),
         upstream: open.upstream.clone(),
@@ -182,6 +177,35 @@ async fn taken(shared: &Shared, live: &Live, id: &Id, answer: &Bytes) -> Result<
         open: Box::new(open),
     };
     Ok(Claim::Mine(Box::new(from), receipt))
+}
+
+/// The record with the claim of this process, with the answer where the session has room for it;
+/// nothing when it is not as it was any more.
+async fn claimed(
+    shared: &Shared,
+    live: &Live,
+    (name, record): (&str, &Bytes),
+    question: Question,
+    answer: &Bytes,
+) -> Result<Option<Bytes>, StoreError> {
+    let (sessions, me) = (&shared.rooms.sessions, shared.rooms.fleet.replica());
+    for kept in [answer.clone(), Bytes::new()] {
+        let claimed = Some((me.clone(), kept));
+        let claim = Question {
+            claimed,
+            ..question.clone()
+        };
+        let claim = claim.write(shared, live);
+        let new = Some(claim.clone());
+        let swapped = sessions.swap_kept(&live.key, Kind::Question, name, record, new);
+        match swapped.await {
+            Ok(true) => return Ok(Some(claim)),
+            Ok(false) => return Ok(None),
+            Err(StoreError::NoRoom(_)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Err(StoreError::NoRoom(Kind::Question.as_str()))
 }
 
 /// Keeps the answer for the round that comes next.

@@ -178,6 +178,29 @@ async fn el_18_an_answer_that_a_dead_process_had_claimed_is_delivered() {
     assert!(beside.back.taken().is_empty(), "STA-16");
 }
 
+/// HTR-04: an answer that the session has no room for is delivered all the same, by any process; when
+/// that dies in the middle, by the next one to which its client brings it.
+#[tokio::test(start_paused = true)]
+async fn htr_04_an_answer_too_large_to_be_kept_is_delivered() {
+    let asking = Asking::new().await;
+    let other = asking.house.beside();
+    let (_got, id) = asking.asked().await;
+    let large = "x".repeat(1 << 20);
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":"{large}"}}}}"#);
+    assert_eq!(asking.say(&other, &answer).await, 202);
+    only(&other.back.taken(), &answer);
+
+    let asking = Asking::new().await;
+    let (_got, id) = asking.asked().await;
+    let answer = format!(r#"{{"jsonrpc":"2.0","id":{id},"result":{{"content":"{large}"}}}}"#);
+    asking.house.back.be_slow(true);
+    let _never_answered = asking.post(&asking.house, &answer);
+    settle().await;
+    let successor = asking.house.successor();
+    assert_eq!(asking.say(&successor, &answer).await, 202);
+    only(&successor.back.taken(), &answer);
+}
+
 /// HTR-04: an upstream that cannot be reached is tried again; one that refuses is not.
 #[tokio::test(start_paused = true)]
 async fn htr_04_an_answer_that_did_not_reach_its_upstream_is_brought_again() {
