@@ -6,7 +6,9 @@ use std::collections::{HashMap, HashSet};
 use super::book::{Book, Ran};
 use super::tally::Calls;
 use super::{Finding, Findings, TERMINAL_WITHIN, Terms};
-use crate::history::{Blow, CallRecord, Close, End, Fault, Heard, History, Micros, What, span};
+use crate::history::{
+    Blow, CallRecord, Close, End, Fault, Heard, History, Micros, Seat, What, span,
+};
 
 /// JSON-RPC code of a call whose outcome nobody knows, or whose history is gone.
 const CALL_LOST: i64 = -31_004;
@@ -297,14 +299,15 @@ impl Judging<'_> {
     /// From when on the client can be told that its owner has died: nobody is declared dead before the
     /// store has answered for a whole lease, and a stopped replica tells those who read there nothing.
     fn found_from(&self, died: Micros, at: Micros) -> Micros {
-        let reader = self.record.resumed.last().and_then(|last| last.reader);
+        let resumed = self.record.resumed.iter();
+        let readers: Vec<Seat> = resumed.filter_map(|resumed| resumed.reader).collect();
         let hindered = self.faults.iter().filter(|fault| {
-            let reads_there = fault.blow == Blow::Stop && fault.seat == reader;
+            let reads_there = fault.seat.is_some_and(|seat| readers.contains(&seat));
             let of_store = matches!(
                 fault.blow,
                 Blow::KillStore | Blow::Failover | Blow::MoveSlots
             );
-            (of_store || reads_there && reader.is_some()) && fault.at <= at
+            (of_store || fault.blow == Blow::Stop && reads_there) && fault.at <= at
         });
         hindered
             .map(|fault| fault.until)

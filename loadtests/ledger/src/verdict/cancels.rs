@@ -2,7 +2,7 @@
 
 use super::book::Book;
 use super::{Finding, Findings};
-use crate::history::{CallRecord, End, Heard, History, Kind, Micros, What};
+use crate::history::{CallRecord, Close, End, Fault, Heard, History, Kind, Micros, What};
 
 /// So soon, also when the owner dies in between and another has to take over.
 const WITHIN: Micros = 15_000_000;
@@ -34,6 +34,12 @@ fn cut_off(history: &History, record: &CallRecord, until: Micros) -> bool {
     if record.heard.iter().any(failed) {
         return true;
     }
-    let struck = |at: Micros| at >= record.started && at <= until;
-    record.kind == Kind::Plain && history.faults.iter().any(|fault| struck(fault.at))
+    let struck = |fault: &&Fault| fault.at >= record.started && fault.at <= until;
+    let mut struck = history.faults.iter().filter(struck);
+    // nothing of it may have been written down before its client had an id, and nobody knows it then
+    let unknown = record.close == Close::BrokenBeforeId;
+    match record.kind {
+        Kind::Plain => struck.next().is_some(),
+        Kind::Resumable | Kind::Asking => unknown && struck.any(|fault| fault.seat == record.owner),
+    }
 }

@@ -285,6 +285,20 @@ fn el_15_a_late_terminal_is_named_from_when_it_could_be_told() {
     let seat = |replica| Some(Seat { replica, life: 0 });
     assert_eq!(hindered(Blow::Stop, seat(1)), []);
     assert_eq!(hindered(Blow::Stop, seat(2)), [("late terminals", 1)]);
+    let read_before = spoilt(|history| {
+        lose(history);
+        let mut resumed = call(history).resumed[0];
+        call(history).resumed[0].reader = seat(1);
+        resumed.reader = seat(2);
+        call(history).resumed.push(resumed);
+        history.faults.push(Fault {
+            blow: Blow::Stop,
+            seat: seat(1),
+            until: START + 8 * SECOND,
+            ..killed(5 * SECOND)
+        });
+    });
+    assert_eq!(read_before, []);
 }
 
 /// EL-22: what came without an id comes again behind the end, and nothing else.
@@ -546,6 +560,23 @@ fn can_03_a_cancelled_call_has_no_terminal_and_its_upstream_is_told() {
         call(history).kind = Kind::Plain;
     });
     assert_eq!(cut_off, []);
+    let before_an_id = |owner| {
+        spoilt(|history| {
+            cancel(history);
+            call(history).close = Close::BrokenBeforeId;
+            call(history).owner = owner;
+        })
+    };
+    assert_eq!(
+        before_an_id(Some(OWNER)),
+        [],
+        "it died with the only knowledge"
+    );
+    let other = Seat {
+        replica: 2,
+        life: 7,
+    };
+    assert_eq!(before_an_id(Some(other)), [("cancels lost", 1)]);
     let gap = spoilt(|history| {
         cancel(history);
         told(history, 5 * SECOND);
