@@ -134,11 +134,16 @@ impl Supervisor {
         if fleet.is_alone() {
             return false;
         }
-        let dead = fleet.dead().await.unwrap_or_default();
+        let remembered = fleet.others().await;
+        let dead = fleet.dead().await;
+        if let (Ok(remembered), Ok(dead)) = (remembered, &dead) {
+            self.0.others.seen(remembered, dead);
+        }
+        if self.0.others.take_due() && !look_again(&self.0).await {
+            self.0.others.look_again(); // the store is away: another time
+        }
+        let dead = dead.unwrap_or_default();
         for dead in &dead {
-            if self.0.mourned(dead) {
-                look_again(&self.0).await;
-            }
             for command in fleet.leftovers(dead).await.unwrap_or_default() {
                 self.obey(command).await;
             }

@@ -24,6 +24,7 @@ mod legacy;
 mod machine;
 mod modern;
 mod observe;
+mod others;
 mod relay;
 mod replicas;
 mod room;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use dashmap::{DashMap, DashSet};
+use dashmap::DashMap;
 use tokio::sync::watch;
 use vestibule_exchange::{Backchannel, BoxFuture, Call, Events, Exchange, SessionKey};
 use vestibule_metrics::Metrics;
-use vestibule_store::{Caps, Fleet, ReplicaId, Sealer, Sessions};
+use vestibule_store::{Caps, Fleet, Sealer, Sessions};
 use vestibule_streamlog::StreamLog;
 use vestibule_terms::{Clock, FastHash, ServerId, ServerPlan, TenantId};
 
@@ -19,10 +19,8 @@ use crate::identity::Identity;
 use crate::legacy::{Live, Unmet};
 use crate::modern::Listens;
 use crate::observe::Observer;
+use crate::others::Others;
 use crate::toll::Toll;
-
-/// Dead replicas that are remembered.
-const MOURNED: usize = 1024;
 
 /// How many sessions a tenant and each of its callers may have.
 pub type SessionCaps = Arc<dyn Fn(&TenantId) -> Caps + Send + Sync>;
@@ -79,8 +77,7 @@ pub(crate) struct Shared {
     pub(crate) draining: watch::Sender<bool>,
     pub(crate) endings: Endings,
     pub(crate) unmet: Unmet,
-    /// Replicas whose death has been noticed.
-    mourned: DashSet<ReplicaId>,
+    pub(crate) others: Others,
 }
 
 impl Shared {
@@ -96,16 +93,8 @@ impl Shared {
             closed: AtomicU64::new(0),
             draining: watch::Sender::new(false),
             unmet: Unmet::default(),
-            mourned: DashSet::default(),
+            others: Others::default(),
         }
-    }
-
-    /// Whether that replica's death is news.
-    pub(crate) fn mourned(&self, dead: &ReplicaId) -> bool {
-        if self.mourned.len() >= MOURNED {
-            self.mourned.clear(); // the store has forgotten most of them too
-        }
-        self.mourned.insert(dead.clone())
     }
 
     /// What a connection that is closed on purpose tells its client: 2 s and up to 3 s more, spread

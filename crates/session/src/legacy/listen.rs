@@ -28,6 +28,7 @@ pub(super) fn listen(shared: &Arc<Shared>, live: &Arc<Live>) {
             Ok(kept) => kept,
             Err(error) => {
                 tracing::debug!(%error, "upstream sessions could not be looked up");
+                shared.others.look_again();
                 return;
             }
         };
@@ -42,23 +43,28 @@ pub(super) fn listen(shared: &Arc<Shared>, live: &Arc<Live>) {
     });
 }
 
-/// A replica is dead, and with it the ears it had at upstreams: clients that listen here may lack
-/// what was said meanwhile, and somebody has to listen again.
-pub(crate) async fn look_again(shared: &Arc<Shared>) {
+/// A replica is gone, and with it the ears it had at upstreams: clients that listen here may lack
+/// what was said meanwhile, and somebody has to listen again. False while it is not known to whom.
+pub(crate) async fn look_again(shared: &Arc<Shared>) -> bool {
     let lives: Vec<Arc<Live>> = shared
         .lives
         .iter()
         .filter(|live| live.listening.load(Ordering::Relaxed) > 0)
         .map(|live| Arc::clone(&live))
         .collect();
+    let mut all = true;
     for live in lives {
         let sessions = &shared.rooms.sessions;
-        let kept = sessions.all_kept(&live.key, Kind::Upstream).await;
-        if kept.is_ok_and(|kept| !kept.is_empty()) {
-            listen(shared, &live);
-            live.look_again(shared).await;
+        match sessions.all_kept(&live.key, Kind::Upstream).await {
+            Ok(kept) if kept.is_empty() => {}
+            Ok(_) => {
+                listen(shared, &live);
+                live.look_again(shared).await;
+            }
+            Err(_away) => all = false,
         }
     }
+    all
 }
 
 async fn listen_to(
