@@ -92,7 +92,14 @@ fn tell(arguments: &Arguments, verdict: &Verdict) -> anyhow::Result<bool> {
 fn places(arguments: &Arguments) -> anyhow::Result<Places> {
     let own = std::env::current_exe().context("where this program is")?;
     let beside = |name: &str| own.with_file_name(name);
-    let folder = std::env::temp_dir().join(format!("vestibule-ledger-{}", std::process::id()));
+    // what is left of runs that failed may bear the number of any process
+    let since = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let name = format!(
+        "vestibule-ledger-{}-{}",
+        since.as_secs(),
+        std::process::id()
+    );
+    let folder = std::env::temp_dir().join(name);
     std::fs::create_dir(&folder).with_context(|| format!("{}", folder.display()))?;
     let gateway = arguments.gateway.clone();
     Ok(Places {
