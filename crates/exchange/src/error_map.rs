@@ -231,10 +231,7 @@ pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, told: Tol
         },
         // ERR-05: only a client that can show the URL may be told to (6.5)
         code::URL_ELICITATION if told.elicit_url && era == Era::Legacy => Mapped::Pass,
-        code::URL_ELICITATION => Mapped::Replace(RpcError::not_translatable(
-            "the upstream asks for a url elicitation first",
-            "url_elicitation",
-        )),
+        code::URL_ELICITATION => Mapped::Replace(page_first(upstream, told)),
         -32019..=-32000 => match era {
             Era::Legacy => Mapped::Pass,
             Era::Modern => opaque(),
@@ -243,6 +240,23 @@ pub fn map_error(frame: &Frame, upstream: &UpstreamId, method: Method, told: Tol
         code::UPSTREAM_AUTH..=code::UPSTREAM_UNAVAILABLE => opaque(),
         _ => Mapped::Pass,
     }
+}
+
+/// To a client that cannot be shown the page. A stateless one that has not declared that it can show
+/// pages learns that it has to; what else would be asked of it could not help (6.5).
+fn page_first(upstream: &UpstreamId, told: Told) -> RpcError {
+    if told.era == Era::Modern && !told.elicit_url {
+        let required = br#"{"requiredCapabilities":{"elicitation":{"url":{}}}}"#;
+        return RpcError {
+            code: code::MISSING_CAPABILITY,
+            message: format!("{upstream} wants its user to open a page first"),
+            data: Some(Bytes::from_static(required)),
+        };
+    }
+    let message = format!(
+        "{upstream} wants its user to open a page in a browser first, which this client cannot be asked to do"
+    );
+    RpcError::not_translatable(message, "url_elicitation")
 }
 
 /// FRM-10: whether the error has a message.
@@ -370,7 +384,7 @@ mod tests {
             (Era::Legacy, true, None),
             (Era::Legacy, false, Some(-31007)),
             (Era::Modern, true, Some(-31007)),
-            (Era::Modern, false, Some(-31007)),
+            (Era::Modern, false, Some(-32021)),
         ] {
             let told = Told { era, elicit_url };
             let code = match map_error(&frame, &upstream, Method::ToolsCall, told) {

@@ -159,6 +159,13 @@ impl Rewrite {
                 let text = format!("{}: {}", error.message, String::from_utf8_lossy(&data));
                 Final::tool_error(&sanitise(&text))
             }
+            // without the page: whoever reads this did not ask for it
+            Mapped::Replace(error)
+                if found == Some(code::URL_ELICITATION) && self.told_by_result() =>
+            {
+                let text = format!("{}. Authorise it there, then try again.", error.message);
+                Final::tool_error(&sanitise(&text))
+            }
             Mapped::Replace(mut error) => {
                 let data = error.data.as_ref().filter(|_| self.plan.is_federated());
                 if let Some(data) = data.and_then(|data| self.names().error_data(data)) {

@@ -308,11 +308,21 @@ async fn err_05_a_required_url_elicitation_reaches_who_can_show_it() {
     );
     let gateway = Gateway::start(&(tenant(&[("up", &upstream.url())]) + &shared));
     let able = json!({ "elicitation": { "form": {}, "url": {} } });
-    for (target, capabilities, expected) in [
-        ("/mcp/t/up", &able, -32042),
-        ("/mcp/t/up", &json!({ "elicitation": {} }), -31007),
-        ("/mcp/s/up", &able, -31008),
-    ] {
+    let session = Session::open(&gateway, "/mcp/t/up", json!({ "elicitation": {} })).await;
+    let answer = session
+        .post(&request(2, "tools/call", &call()))
+        .await
+        .json();
+    assert_eq!(answer["result"]["isError"], true, "XT-171: {answer}");
+    let told = text(&answer);
+    assert!(
+        told.starts_with("up wants its user to open a page"),
+        "{told}"
+    );
+    assert!(!answer.to_string().contains("idp.example"), "{answer}");
+    for (target, capabilities, expected) in
+        [("/mcp/t/up", &able, -32042), ("/mcp/s/up", &able, -31008)]
+    {
         let session = Session::open(&gateway, target, capabilities.clone()).await;
         let answer = session
             .post(&request(2, "tools/call", &call()))
