@@ -159,7 +159,7 @@ impl Core {
         if owner == Owner::Another && !id.is_standalone() {
             held.grow(Some(id), |log, at| {
                 log.bring(*record, key, Role::Mirror, at)
-            });
+            })?;
             return Ok(Some(Look::Here));
         }
         if owner == Owner::Another {
@@ -191,13 +191,16 @@ impl Core {
         let all = [stream, events, keys::log(slot)];
         let reply = self.once(&script::ACQUIRE, slot, &all, args).await?;
         let Found::Record(record) = found(reply, id, &self.times.now(), self.at_rest(held)) else {
-            self.own_no_more(held, id).await;
+            // unless it is ours by another way at the same time
+            if held.with(|log, _| log.role(id)) != Some(Role::Own) {
+                self.own_no_more(held, id).await;
+            }
             return Ok(false);
         };
         let Some(key) = self.chain_key(held, &record) else {
             return Ok(false);
         };
-        held.grow(Some(id), |log, at| log.bring(*record, key, Role::Own, at));
+        held.grow(Some(id), |log, at| log.bring(*record, key, Role::Own, at))?;
         Ok(true)
     }
 

@@ -15,6 +15,7 @@ use crate::LogError;
 use crate::event_id::StreamId;
 use crate::held::Held;
 use crate::log::{Lost, Swept};
+use crate::session_log::Role;
 
 /// How long a stream of another replica stays here that nobody reads.
 const UNREAD: Duration = Duration::from_secs(60);
@@ -68,7 +69,11 @@ impl Core {
     ) -> Result<(), LogError> {
         if let Some((session, id)) = entry_of(entry.clone()) {
             let held = self.session(&session);
-            self.inherit(&held, id, dead).await?;
+            match self.inherit(&held, id, dead).await {
+                // dropped here for want of use in this very moment: the next sweep finds it anew
+                Err(LogError::Gone) => return Ok(()),
+                inherited => inherited?,
+            }
         }
         let over = self.fleet.disowns(dead, entry).await;
         over.map_err(unavailable)
@@ -80,11 +85,14 @@ impl Core {
         id: StreamId,
         dead: &ReplicaId,
     ) -> Result<(), LogError> {
-        match self.load(held, id, 0).await? {
-            Found::Record(record) if *record.owner == *dead.as_str() && record.ended.is_none() => {
-                self.acquire(held, id, record.fence).await?;
-            }
-            Found::Record(_) | Found::Nothing | Found::Taken | Found::Gone => {}
+        let Found::Record(record) = self.load(held, id, 0).await? else {
+            return Ok(());
+        };
+        // it may be ours already, and the answer that said so was lost
+        let here = held.with(|log, _| log.role(id)) == Some(Role::Own);
+        let to_be_had = *record.owner == *dead.as_str() || record.owner == self.me && !here;
+        if to_be_had && record.ended.is_none() {
+            self.acquire(held, id, record.fence).await?;
         }
         Ok(())
     }

@@ -148,13 +148,17 @@ async fn el_15_a_lost_tail_comes_again_from_the_upstream() {
     let at_the_end = seen[3].id.clone().unwrap();
     let (resuming, at) = (Arc::clone(&b.any), at_the_end.clone());
     let resumed = tokio::spawn(async move { resuming.resume(&mine(), at.as_str()).await });
-    let orphan = loop {
-        let orphans = b.any.sweep().await.unwrap().orphans;
-        if let [orphan] = &orphans[..] {
-            break orphan.clone();
+    let found = async {
+        loop {
+            let orphans = b.any.sweep().await.unwrap().orphans;
+            if let [orphan] = &orphans[..] {
+                return orphan.clone();
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
     };
+    let orphan = tokio::time::timeout(Duration::from_secs(60), found).await;
+    let orphan = orphan.expect("whoever takes the stream over is told of it");
     assert_eq!(orphan.note, Some(text("behind 2")));
     assert!(!resumed.is_finished(), "nothing is said before that");
     let writer = Writer::claim(&b.any, &orphan.stream)

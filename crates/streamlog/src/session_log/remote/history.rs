@@ -13,6 +13,7 @@ use vestibule_store::MacKey;
 use super::super::note::Noted;
 use super::super::position;
 use super::{Moment, Remote, Role, SessionLog, Stored, Stream};
+use crate::LogError;
 use crate::event_id::{Chain, Position, StreamId};
 use crate::resume::{Remembered, decide};
 use crate::ring::Ring;
@@ -85,8 +86,16 @@ impl Record {
 }
 
 impl SessionLog {
-    /// Takes over a stream from the store, in the place of what is here of it. Readers stay.
-    pub(crate) fn bring(&mut self, record: Record, key: MacKey, role: Role, at: Moment) {
+    /// Takes over a stream from the store, in the place of what is here of it. Readers stay. Gone when
+    /// the session has been dropped here meanwhile: nobody would see the stream.
+    pub(crate) fn bring(
+        &mut self,
+        record: Record,
+        key: MacKey,
+        role: Role,
+        at: Moment,
+    ) -> Result<(), LogError> {
+        self.check_alive()?;
         let id = record.id;
         let (mut ring, origin) = record.ring(key.clone(), at.turn);
         if role == Role::Own {
@@ -131,6 +140,7 @@ impl SessionLog {
         stream.wake.notify_waiters();
         self.settle(id);
         self.fit_session();
+        Ok(())
     }
 
     /// Events of another replica's stream have come. False when they do not follow from what is
