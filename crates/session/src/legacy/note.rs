@@ -62,11 +62,11 @@ impl Heading {
     ) -> Self {
         let heading = Encoder::new(FORMAT)
             .bytes(method.as_str().as_bytes())
-            .list(some(token.map(Id::as_bytes)).into_iter())
+            .optional(token.map(Id::as_bytes))
             .bytes(user.issuer.as_bytes())
             .bytes(user.subject.as_bytes())
-            .list(some(user.client.as_deref().map(str::as_bytes)).into_iter())
-            .list(some(user.credential.as_deref().map(|hash| &hash[..])).into_iter())
+            .optional(user.client.as_deref().map(str::as_bytes))
+            .optional(user.credential.as_deref().map(|hash| &hash[..]))
             .bytes(upstream.as_str().as_bytes());
         Self(Bytes::from(heading.finish()))
     }
@@ -92,16 +92,16 @@ impl Note {
         let is_called = called.is_some();
         let mut fields = called.or_else(|| Decoder::new(BETWEEN, note.clone()))?;
         let method = Method::parse(&fields.text()?)?;
-        let token = match one(&mut fields)? {
+        let token = match fields.optional()? {
             Some(token) => Some(Id::from_token(token)?),
             None => None,
         };
         let (issuer, subject) = (Arc::from(fields.text()?), Arc::from(fields.text()?));
-        let client = match one(&mut fields)? {
+        let client = match fields.optional()? {
             Some(client) => Some(Arc::from(String::from_utf8(client.to_vec()).ok()?)),
             None => None,
         };
-        let credential = match one(&mut fields)? {
+        let credential = match fields.optional()? {
             Some(hash) => Some(Arc::new(hash.as_ref().try_into().ok()?)),
             None => None,
         };
@@ -136,19 +136,6 @@ impl Note {
             }),
             standing,
         })
-    }
-}
-
-fn some(value: Option<&[u8]>) -> Vec<&[u8]> {
-    value.into_iter().collect()
-}
-
-/// A list of none or one; `None` for any other.
-fn one(fields: &mut Decoder) -> Option<Option<Bytes>> {
-    match fields.list()?.as_slice() {
-        [] => Some(None),
-        [value] => Some(Some(value.clone())),
-        _ => None,
     }
 }
 

@@ -49,6 +49,12 @@ impl Encoder {
         values.fold(whole, Encoder::bytes)
     }
 
+    /// A text or message, or none: a list of it.
+    #[must_use]
+    pub fn optional(self, value: Option<&[u8]>) -> Self {
+        self.list(value.as_slice().iter().copied())
+    }
+
     /// The record.
     pub fn finish(self) -> Vec<u8> {
         self.0
@@ -104,6 +110,12 @@ impl Decoder {
             values.push(self.bytes()?);
         }
         Some(values)
+    }
+
+    /// What [`Encoder::optional`] wrote.
+    pub fn optional(&mut self) -> Option<Option<Bytes>> {
+        let mut values = self.list()?;
+        (values.len() <= 1).then(|| values.pop())
     }
 
     /// Everything that is left.

@@ -97,9 +97,9 @@ impl Asked {
             .bytes(&self.key)
             .bytes(self.method.as_str().as_bytes())
             .bytes(self.id.as_bytes())
-            .list(some(url.as_deref().map(str::as_bytes)).into_iter())
-            .list(some(elicitation.as_deref().map(str::as_bytes)).into_iter())
-            .list(some(self.answer.as_deref()).into_iter())
+            .optional(url.as_deref().map(str::as_bytes))
+            .optional(elicitation.as_deref().map(str::as_bytes))
+            .optional(self.answer.as_deref())
             .finish()
     }
 
@@ -108,7 +108,7 @@ impl Asked {
         let (key, method) = (fields.bytes()?, Method::parse(&fields.text()?)?);
         let id = Id::from_token(fields.bytes()?)?;
         let (url, elicitation) = (text(&mut fields)?, text(&mut fields)?);
-        let answer = fields.list()?.into_iter().next();
+        let answer = fields.optional()?;
         fields.end()?;
         Some(Self {
             key,
@@ -167,7 +167,7 @@ impl State {
             .byte(self.waits)
             .bytes(self.upstream.as_str().as_bytes())
             .bytes(&self.message)
-            .list(some(self.state.as_deref()).into_iter())
+            .optional(self.state.as_deref())
             .list(asked.iter().map(Vec::as_slice))
             .number(self.since)
             .number(self.until)
@@ -185,7 +185,7 @@ impl State {
             waits: fields.byte()?,
             upstream: UpstreamId::new(&fields.text()?).ok()?,
             message: fields.bytes()?,
-            state: fields.list()?.into_iter().next(),
+            state: fields.optional()?,
             asked: fields
                 .list()?
                 .into_iter()
@@ -214,12 +214,8 @@ pub(super) fn complete(elicitation: &str) -> Bytes {
     encode::notification(Method::ElicitationComplete.as_str(), Some(&params))
 }
 
-fn some(value: Option<&[u8]>) -> Vec<&[u8]> {
-    value.into_iter().collect()
-}
-
 fn text(fields: &mut Decoder) -> Option<Option<String>> {
-    match fields.list()?.into_iter().next() {
+    match fields.optional()? {
         Some(text) => String::from_utf8(text.to_vec()).ok().map(Some),
         None => Some(None),
     }
