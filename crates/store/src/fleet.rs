@@ -14,7 +14,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 use crate::sessions::done;
-use crate::{Pending, random};
+use crate::{Pending, random_digits};
 
 /// The name of one process, new with each start.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -32,11 +32,7 @@ impl ReplicaId {
 
     /// One that no other process has.
     pub fn random() -> Self {
-        let digits: String = random::<10>()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Self(Arc::from(digits))
+        Self(Arc::from(random_digits::<10>()))
     }
 
     /// The name.

@@ -51,6 +51,7 @@ pub use key::SessionKey;
 pub use memory::MemorySessions;
 pub use seal::{
     AtRest, Keyring, KeyringError, MacKey, Purpose, SealError, Sealer, Verdict, is_key_id, random,
+    random_digits,
 };
 pub use sessions::{
     Caps, Census, Created, EndReason, Ended, Lifetimes, OpenStream, Opening, Sessions, State,

@@ -172,6 +172,12 @@ pub fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
+/// The same as lower-case hexadecimal digits, for names that nobody else gives.
+pub fn random_digits<const N: usize>() -> String {
+    let bytes = random::<N>();
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// The keys of one (tenant, purpose).
 struct Derived {
     aead: LessSafeKey,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::time::sleep;
-use vestibule_store::random;
+use vestibule_store::random_digits;
 use vestibule_terms::mutation;
 
 use super::core::{Core, PATIENCE, Pause, jittered};
@@ -152,7 +152,7 @@ impl Core {
         }
         let [waiting, index] = keys::waiting(slot);
         // by this name it is known whether it has run already
-        let once = slot.key(&format!("p:{}", hex(random::<12>())));
+        let once = slot.key(&format!("p:{}", random_digits::<12>()));
         let all = [keys::log(slot), waiting, index, once];
         let reply = self
             .insist(&script::PUSH, slot, &all, args, PATIENCE)
@@ -170,10 +170,6 @@ impl Core {
             lost: texts(lost),
         })
     }
-}
-
-fn hex<const N: usize>(bytes: [u8; N]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Gives the store what was published while it was away.

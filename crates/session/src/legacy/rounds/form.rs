@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use vestibule_exchange::{Capabilities, Wish};
 use vestibule_frame::{DEPTH_CEILING, Draft, Frame, Id, Limits, Span, encode as write, json, meta};
-use vestibule_store::random;
+use vestibule_store::random_digits;
 use vestibule_terms::{Method, Revision};
 
 use super::state::{Asked, url_of};
@@ -35,7 +35,7 @@ pub(super) fn question(
             draft.remove_meta(key); // MET-07; of progress about a question nobody would hear (5.2)
         }
     }
-    let url = url_of(method, wish.params.as_ref()).map(|url| (url, elicitation_id()));
+    let url = url_of(method, wish.params.as_ref()).map(|url| (url, random_digits::<16>()));
     if let Some((_, elicitation)) = &url {
         // ELI-06: older clients are told of the end of it by an id
         let id = Bytes::from(json::quote(elicitation));
@@ -50,11 +50,6 @@ pub(super) fn question(
         answer: None,
     };
     Ok((draft, asked))
-}
-
-fn elicitation_id() -> String {
-    let bytes = random::<16>();
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// What a client's response says, as a member of `inputResponses`; none when it is no answer to a
