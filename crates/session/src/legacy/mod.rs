@@ -24,6 +24,7 @@ mod message;
 mod note;
 mod notify;
 mod open;
+mod patience;
 mod question;
 mod reader;
 mod response;

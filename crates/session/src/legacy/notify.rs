@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
-use tokio::time::{sleep, timeout};
+use tokio::time::timeout;
 use vestibule_frame::{Draft, Frame, Id, meta};
 use vestibule_store::{SessionKey, modify};
 use vestibule_terms::{Direction, Method, Record, Reject};
 
 use super::access::unavailable;
 use super::live::Live;
+use super::patience::patiently;
 use crate::classify::{is_request_only, without_id};
 use crate::facts::Facts;
 use crate::replicas::{self, Word};
@@ -18,9 +19,8 @@ use crate::room::Shared;
 
 /// How long the end of a cancelled call's stream is waited for: the store may be away.
 const EFFECT: Duration = Duration::from_secs(5);
-/// How long, in attempts, the store is waited for to tell others: half a minute.
-const ATTEMPTS: u32 = 60;
-const PAUSE: Duration = Duration::from_millis(500);
+/// When to try again what others could not be told.
+const COME_BACK: Duration = Duration::from_secs(2);
 
 /// Takes a notification. What is unknown or goes the wrong way is ignored (FRM-13, FRM-14).
 pub(super) async fn notification(
@@ -84,19 +84,17 @@ async fn cancelled(shared: &Arc<Shared>, live: &Live, frame: &Frame) -> Result<(
             return true;
         }
         tracing::debug!("a cancellation names no call in flight here");
-        for _ in 0..ATTEMPTS {
-            if replicas::tell(&shared, Word::Cancel(session.clone(), id.clone())).await {
-                return true;
-            }
-            sleep(PAUSE).await;
-        }
-        false
+        let told = patiently(|| async {
+            let word = Word::Cancel(session.clone(), id.clone());
+            replicas::tell(&shared, word).await.then_some(())
+        });
+        told.await.is_some()
     });
     match cancelling.await {
         Ok(true) => Ok(()),
         Ok(false) => Err(Reject::Unavailable {
             reason: "store",
-            retry_after: 4 * PAUSE,
+            retry_after: COME_BACK,
         }),
         Err(_panicked) => Err(Reject::Internal),
     }

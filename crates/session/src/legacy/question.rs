@@ -2,28 +2,30 @@
 //! an answer for the upstream whatever happens (6.4).
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::time::sleep;
 use vestibule_exchange::{Question, QuestionRef};
 use vestibule_frame::{Draft, Frame, Id, encode as write, meta};
-use vestibule_store::{modify, random};
+use vestibule_store::{StoreError, modify, random};
 use vestibule_streamlog::{Class, Event};
 use vestibule_terms::reject::code;
 use vestibule_terms::{Direction, Method};
 
 use super::claim;
 use super::live::{Live, Open};
+use super::patience::patiently;
 use crate::encode;
 use crate::machine::Ticket;
 use crate::modern::answer_with_error;
 use crate::room::Shared;
 
-/// How long, in attempts, a question waits for the store: half a minute.
-const ATTEMPTS: u32 = 60;
-const PAUSE: Duration = Duration::from_millis(500);
 const AWAY: &str = "the client cannot be asked: the gateway's store is away";
+
+fn unless_away<T>(answer: Result<T, StoreError>) -> Option<T> {
+    answer
+        .inspect_err(|error| tracing::debug!(%error, "a question waits for the store"))
+        .ok()
+}
 
 /// A question ready to be sent.
 pub(super) struct Asked {
@@ -96,7 +98,7 @@ impl Live {
     /// A number that no question of this session has had. A store that is away is waited for: the
     /// upstream waits for its client anyway (EL-22).
     pub(super) async fn next_number(&self, shared: &Shared) -> Result<u64, &'static str> {
-        for _ in 0..ATTEMPTS {
+        let number = patiently(|| async {
             // a store that has lost its tail gives the number of before again: what comes next differs
             let [a, b, c] = random::<3>();
             let step = 1 + u64::from(u32::from_be_bytes([0, a, b, c]) >> 4);
@@ -104,14 +106,10 @@ impl Live {
                 state.next_question += step;
                 state.next_question
             });
-            match number.await {
-                Ok(Some(number)) => return Ok(number),
-                Ok(None) => return Err("the client's session has ended"),
-                Err(error) => tracing::debug!(%error, "a question waits for the store"),
-            }
-            sleep(PAUSE).await;
-        }
-        Err(AWAY)
+            unless_away(number.await)
+        });
+        let number = number.await.ok_or(AWAY)?;
+        number.ok_or("the client's session has ended")
     }
 
     /// Whether every process may take the answer. A question that the client sees first would be lost on
@@ -122,14 +120,10 @@ impl Live {
         id: &Id,
         (from, between_rounds): (&QuestionRef, bool),
     ) -> Result<bool, &'static str> {
-        for _ in 0..ATTEMPTS {
-            match claim::put(shared, self, id, (from, between_rounds)).await {
-                Ok(kept) => return Ok(kept),
-                Err(error) => tracing::debug!(%error, "a question waits for the store"),
-            }
-            sleep(PAUSE).await;
-        }
-        Err(AWAY)
+        let kept = patiently(|| async {
+            unless_away(claim::put(shared, self, id, (from, between_rounds)).await)
+        });
+        kept.await.ok_or(AWAY)
     }
 
     /// Whoever asked does not wait for an answer any more; false when the client has answered, to

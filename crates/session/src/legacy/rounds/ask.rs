@@ -1,10 +1,7 @@
 //! Questions between two rounds, on their way to the client: all of them or none, and together with
 //! the note of how their call stands.
 
-use std::time::Duration;
-
 use bytes::Bytes;
-use tokio::time::sleep;
 use vestibule_exchange::{Final, QuestionRef, RpcError, Sharing, Wish};
 use vestibule_frame::{Draft, Id};
 
@@ -12,14 +9,12 @@ use super::kept::QUESTIONS_MAX;
 use super::state::{Asked, Stage};
 use super::{AWAY, Cancelled, Driver, HUMAN, Rounds, Stop, end, ends, form};
 use crate::legacy::live::Open;
+use crate::legacy::patience::patiently;
 use crate::legacy::question::Asked as Question;
 use crate::machine::Phase;
 
 /// Most rounds of one call (MRT-09).
 const ROUNDS_MAX: u8 = 16;
-/// How long, in attempts, a stream is waited for: as long as the store.
-const ATTEMPTS: u32 = 60;
-const PAUSE: Duration = Duration::from_millis(500);
 
 impl Driver {
     /// Puts the questions to the client: all, or none of them.
@@ -133,12 +128,13 @@ impl Driver {
             return Ok(());
         }
         let payloads: Vec<Bytes> = questions.into_iter().map(|one| one.payload).collect();
-        for _ in 0..ATTEMPTS {
-            if self.sink.ask(Some(note.clone()), payloads.clone()).await {
-                return Ok(());
-            }
-            sleep(PAUSE).await;
+        let asked = patiently(|| async {
+            let asked = self.sink.ask(Some(note.clone()), payloads.clone());
+            asked.await.then_some(())
+        });
+        match asked.await {
+            Some(()) => Ok(()),
+            None => end(ends::away(AWAY)),
         }
-        end(ends::away(AWAY))
     }
 }

@@ -1,22 +1,18 @@
 //! The record of a call between rounds: who may make its next request, in the session's record.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::mpsc;
-use tokio::time::sleep;
 use vestibule_frame::Id;
 use vestibule_store::{Kind, StoreError};
 use vestibule_terms::Method;
 
 use super::state::{Stage, State};
 use crate::legacy::live::Live;
+use crate::legacy::patience::patiently;
 use crate::room::Shared;
 
-/// How long, in attempts, the store is waited for: half a minute.
-const ATTEMPTS: u32 = 60;
-const PAUSE: Duration = Duration::from_millis(500);
 /// Calls that take more are not gone on with.
 const RECORD_MAX: usize = 96 << 10;
 /// Most that a client is asked at a time.
@@ -103,29 +99,40 @@ impl Rounds {
         let at_rest = shared.rooms.sealer.at_rest(&live.name.tenant);
         let record = at_rest.seal(live.name.session.expose(), &state);
         let record = (record.len() <= RECORD_MAX).then_some(record);
-        for _ in 0..ATTEMPTS {
-            match self.put(shared, live, record.clone()).await {
-                Ok(true) => {
-                    self.written = record;
-                    return Written::Done;
-                }
-                Ok(false) => return Written::Elsewhere,
-                Err(StoreError::NoRoom(_)) if record.is_some() => {
-                    tracing::debug!("a call between rounds is not written down");
-                    return match self.put(shared, live, None).await {
-                        Ok(true) => {
-                            self.written = None;
-                            Written::Done
-                        }
-                        Ok(false) => Written::Elsewhere,
-                        Err(_) => Written::Away,
-                    };
-                }
-                Err(error) => tracing::debug!(%error, "a round waits for the store"),
-            }
-            sleep(PAUSE).await;
+        let written = patiently(|| self.attempt(shared, live, record.clone()));
+        let (written, record) = written.await.unwrap_or((Written::Away, None));
+        if written == Written::Done {
+            self.written = record;
         }
-        Written::Away
+        written
+    }
+
+    /// What has become of it and is written down now; nothing when the store is away.
+    async fn attempt(
+        &self,
+        shared: &Shared,
+        live: &Live,
+        record: Option<Bytes>,
+    ) -> Option<(Written, Option<Bytes>)> {
+        let done = |mine| {
+            if mine {
+                Written::Done
+            } else {
+                Written::Elsewhere
+            }
+        };
+        match self.put(shared, live, record.clone()).await {
+            Ok(mine) => Some((done(mine), record)),
+            Err(StoreError::NoRoom(_)) if record.is_some() => {
+                tracing::debug!("a call between rounds is not written down");
+                let put = self.put(shared, live, None).await;
+                Some((put.map_or(Written::Away, done), None))
+            }
+            Err(error) => {
+                tracing::debug!(%error, "a round waits for the store");
+                None
+            }
+        }
     }
 
     /// False when it is not this process's any more.
@@ -162,13 +169,11 @@ impl Rounds {
         let (shared, live, name) = (Arc::clone(shared), Arc::clone(live), self.name.clone());
         tokio::spawn(async move {
             let sessions = &shared.rooms.sessions;
-            for _ in 0..ATTEMPTS {
+            let cleared = patiently(|| async {
                 let swapped = sessions.swap_kept(&live.key, Kind::Round, &name, &written, None);
-                if swapped.await.is_ok() {
-                    return;
-                }
-                sleep(PAUSE).await;
-            }
+                swapped.await.ok()
+            });
+            let _ends_with_its_session = cleared.await.is_none();
         });
     }
 }

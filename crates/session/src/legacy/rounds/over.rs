@@ -2,18 +2,15 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
 use vestibule_exchange::{Final, RpcError};
 
 use super::state::{Stage, State};
 use super::{Cancelled, Driver, Rounds, Stop, Written, claim, end, form};
 use crate::legacy::note::Between;
+use crate::legacy::patience::patiently;
 use crate::legacy::question::no_longer;
 use crate::running::Running;
 
-/// How long, in attempts, the store is waited for: half a minute.
-const ATTEMPTS: u32 = 60;
-const PAUSE: Duration = Duration::from_millis(500);
 /// How long the upstream of another process's call waits.
 const AGAIN: Duration = Duration::from_secs(2);
 
@@ -35,14 +32,15 @@ impl Driver {
     }
 
     async fn found(&self, record: &str) -> Result<Option<Rounds>, Stop> {
-        for _ in 0..ATTEMPTS {
-            match Rounds::find(&self.shared, &self.live, (record, self.method)).await {
-                Ok(found) => return Ok(found),
-                Err(error) => tracing::debug!(%error, "a call between rounds waits for the store"),
-            }
-            sleep(PAUSE).await;
-        }
-        Err(Stop::Elsewhere) // it stays an orphan, and is named again
+        let found = patiently(|| async {
+            Rounds::find(&self.shared, &self.live, (record, self.method))
+                .await
+                .inspect_err(|error| {
+                    tracing::debug!(%error, "a call between rounds waits for the store");
+                })
+                .ok()
+        });
+        found.await.ok_or(Stop::Elsewhere) // it stays an orphan, and is named again
     }
 
     async fn taken_up(
