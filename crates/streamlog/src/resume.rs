@@ -133,16 +133,18 @@ pub(crate) fn decide(position: &Position, remembered: Option<Remembered<'_>>) ->
         (_, true, true) if has_all => Decision::Finished,
         (_, true, true) => Decision::Ending,
         (_, true, false) => Decision::Replay,
-        (true, false, _) => Decision::StandaloneGap {
-            after: if standing == Standing::Diverged && stream.epoch == position.epoch {
-                // It has all of a history that the store has lost from somewhere on: what both
-                // have in common is never sent twice, what is behind its number it cannot have.
+        (true, false, _) => {
+            // It may have all of a history that the store has lost from somewhere on: what both have
+            // in common is never sent twice, what is behind its number it cannot have.
+            let lost_tail = standing == Standing::Diverged && stream.epoch == position.epoch;
+            let had = if lost_tail {
                 position.seq.min(stream.ring.top())
             } else {
                 0
-            }
-            .max(stream.ring.first() - 1),
-        },
+            };
+            let after = had.max(stream.ring.first() - 1);
+            Decision::StandaloneGap { after }
+        }
         (false, false, _) if stream.has_requests => Decision::LostPost,
         (false, false, _) => Decision::Unknown,
     }

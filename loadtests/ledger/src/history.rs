@@ -268,6 +268,13 @@ pub(crate) enum Blow {
     Roll,
 }
 
+impl Blow {
+    /// Whether a replica is gone by it, with all that it alone knew.
+    pub(crate) fn kills_a_replica(self) -> bool {
+        matches!(self, Self::KillOwner | Self::KillReader)
+    }
+}
+
 /// One blow.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {

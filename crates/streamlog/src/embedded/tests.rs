@@ -239,12 +239,7 @@ async fn el_15_a_stream_whose_process_died_gets_exactly_one_end() {
 #[tokio::test]
 async fn el_15_what_a_stream_begins_with_is_kept_with_its_beginning() {
     let folder = Folder::new();
-    let (log, _disk) = open(
-        settings(&folder, Writing::Thread),
-        &sealer(),
-        Limits::default(),
-        &[mine()],
-    );
+    let log = reopened(&folder);
     let post = Post {
         requests: vec![Bytes::from_static(b"7")],
         note: Some(Bytes::from_static(NOTE)),

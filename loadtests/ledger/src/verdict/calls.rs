@@ -344,9 +344,10 @@ impl Judging<'_> {
     /// When the replica died that took the request, if that was before the call's end.
     pub(super) fn owner_died(&self) -> Option<Micros> {
         let owner = self.record.owner?;
-        let died = self.faults.iter().find(|fault| {
-            matches!(fault.blow, Blow::KillOwner | Blow::KillReader) && fault.seat == Some(owner)
-        });
+        let died = self
+            .faults
+            .iter()
+            .find(|fault| fault.blow.kills_a_replica() && fault.seat == Some(owner));
         died.map(|fault| fault.at)
             .filter(|at| *at >= self.record.started && *at <= self.record.closed)
     }

@@ -31,7 +31,7 @@ const REPAIRED_WITHIN: Duration = Duration::from_secs(5);
 /// Whether between these moments a tail of the store was lost together with a replica, which alone
 /// could have written it again. While owners live, a failover is no excuse for anything.
 fn lost_with_both(faults: &[Fault], from: Micros, to: Micros) -> bool {
-    let kills = |fault: &&Fault| matches!(fault.blow, Blow::KillOwner | Blow::KillReader);
+    let kills = |fault: &&Fault| fault.blow.kills_a_replica();
     let failovers = faults.iter().filter(|fault| fault.blow == Blow::Failover);
     failovers
         .filter(|failover| failover.at <= to && failover.until >= from)

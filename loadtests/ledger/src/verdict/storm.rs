@@ -25,7 +25,7 @@ pub(super) fn measure(history: &History, book: &Book<'_>, terms: Terms) -> Storm
     let flights = flights(&history.calls, book);
     for fault in &history.faults {
         *by_blow.entry(fault.blow).or_default() += 1;
-        if !matches!(fault.blow, Blow::KillOwner | Blow::KillReader) {
+        if !fault.blow.kills_a_replica() {
             continue;
         }
         storm.kills += 1;
